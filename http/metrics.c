@@ -139,7 +139,7 @@ append_contact(StringInfo out, const EtcdLeaderStatus *status)
 				 "The name of this instance, who leads the first election, the ID of the etcd "
 				 "cluster in hex, and the version of etcd_leader.");
 	appendStringInfoString(out, "etcd_leader_info{node=\"");
-	append_label(out, status->node_name);
+	append_label(out, status->node);
 	appendStringInfoString(out, "\",leader=\"");
 	append_label(out, status->leader);
 	appendStringInfoString(out, "\",cluster_id=\"");

@@ -116,7 +116,7 @@ append_status(StringInfo json, const EtcdLeaderStatus *status)
 	snprintf(cluster, sizeof(cluster), "%llx", (unsigned long long) status->cluster_id);
 	appendStringInfoChar(json, '{');
 	add_text(json, "election", status->election);
-	add_text(json, "node_name", status->node_name);
+	add_text(json, "node", status->node);
 	add_text(json, "role", status->role);
 	add_bool(json, "is_leader", status->is_leader);
 	add_text(json, "leader", status->leader);

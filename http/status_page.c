@@ -151,9 +151,9 @@ static void
 append_instance(StringInfo out, const EtcdLeaderStatus *status)
 {
 	appendStringInfoString(out, "<title>");
-	append_text(out, status->node_name);
+	append_text(out, status->node);
 	appendStringInfo(out, "%s</title>\n</head>\n<body>\n<h1>", status->is_leader ? ": leader" : "");
-	append_text(out, status->node_name);
+	append_text(out, status->node);
 	appendStringInfo(out, "</h1>\n<p class=\"dim\">etcd_leader %s, %s, %s</p>\n<p class=\"%s\">",
 					 http_api->library_version,
 					 RecoveryInProgress() ? "in recovery" : "not in recovery",

@@ -56,7 +56,7 @@
 typedef struct EtcdLeaderStatus
 {
 	char		election[ETCD_LEADER_NAME_SIZE];
-	char		node_name[ETCD_LEADER_NODE_SIZE];
+	char		node[ETCD_LEADER_NODE_SIZE];
 	const char *role;			/* of static lifetime */
 	bool		is_leader;
 	char		leader[ETCD_LEADER_NODE_SIZE];

@@ -90,7 +90,7 @@ CREATE TYPE etcd_leader_event AS (
 );
 
 COMMENT ON TYPE etcd_leader_event IS
-'An event. event: elected, unelected or leader for an election; connected or disconnected for the contact with etcd; change for a key below etcd_leader.watched_prefixes. seq: increases by 1; a restart after a crash skips a number; each start of the server begins above all earlier numbers, at the microseconds since 2000; election: NULL if the event is not of an election; node: this instance; leader: who leads now, NULL if nobody is known to lead; fencing_token: create revision of the leader''s key; reason: why, or NULL. Only for change: key; value: NULL if the key was deleted; revision: etcd''s mod revision. A key or value is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary). Both are NULL for roles that may not call etcd_get(). Reason gap, key NULL: changes may be missing here, so read the keys again.';
+'An event. event: elected, unelected, draining, drain_cancelled or leader for an election; connected or disconnected for the contact with etcd; change for a key below etcd_leader.watched_prefixes. seq: increases by 1; a restart after a crash skips a number; each start of the server begins above all earlier numbers, at the microseconds since 2000; election: NULL if the event is not of an election; node: this instance; leader: who leads now, NULL if nobody is known to lead; fencing_token: create revision of the leader''s key; reason: why, or NULL. Only for change: key; value: NULL if the key was deleted; revision: etcd''s mod revision. A key or value is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary). Both are NULL for roles that may not call etcd_get(). Reason gap, key NULL: changes may be missing here, so read the keys again.';
 
 CREATE FUNCTION etcd_leader_events(after bigint DEFAULT 0)
 RETURNS SETOF etcd_leader_event
@@ -108,19 +108,19 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION etcd_wait_for_event(bigint, interval) IS
 'Waits until there are events with seq > after and returns them; no rows after the timeout. after: NULL means from now on, a number above the newest seq means all. The first seq is after + 1 if none is missing. timeout: NULL means none. Works on a standby. ERROR 57014: cancelled; 55000: the library was not preloaded.';
 
-CREATE FUNCTION etcd_wait_for_leadership(timeout interval DEFAULT NULL, election text DEFAULT NULL)
+CREATE FUNCTION etcd_wait_for_leadership(election text DEFAULT NULL, timeout interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'etcd_wait_for_leadership'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION etcd_wait_for_leadership(interval, text) IS
+COMMENT ON FUNCTION etcd_wait_for_leadership(text, interval) IS
 'Waits until this instance leads. Returns true then, and false after the timeout. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL means the first one. Works on a standby. ERROR 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
 
-CREATE PROCEDURE etcd_await_leadership(timeout interval DEFAULT NULL, election text DEFAULT NULL, INOUT leads boolean DEFAULT NULL)
+CREATE PROCEDURE etcd_await_leadership(election text DEFAULT NULL, timeout interval DEFAULT NULL, INOUT leads boolean DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'etcd_await_leadership'
 LANGUAGE C;
 
-COMMENT ON PROCEDURE etcd_await_leadership(interval, text, boolean) IS
+COMMENT ON PROCEDURE etcd_await_leadership(text, interval, boolean) IS
 'Waits until this instance leads. leads becomes true then, and false after the timeout; the value passed for it is ignored, and PL/pgSQL needs a variable there: leads => variable. Holds no snapshot while it waits, so it does not hold back VACUUM or recovery. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL means the first one. ERROR 25001: in a transaction block, in a function, or in a transaction that has written or keeps a snapshot; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE PROCEDURE etcd_await_event(INOUT newest bigint, timeout interval DEFAULT NULL)
@@ -206,7 +206,7 @@ COMMENT ON FUNCTION etcd_get(text, boolean) IS
 
 CREATE FUNCTION etcd_leader_status(
 	OUT election text,
-	OUT node_name text,
+	OUT node text,
 	OUT role text,
 	OUT is_leader boolean,
 	OUT leader text,
@@ -242,7 +242,7 @@ GRANT SELECT ON etcd_leader_status TO PUBLIC;
 COMMENT ON VIEW etcd_leader_status IS
 'The state of each election in etcd_leader.elections and of the contact with etcd, as this instance knows it. Read from shared memory only.';
 COMMENT ON COLUMN etcd_leader_status.election IS 'name of the election';
-COMMENT ON COLUMN etcd_leader_status.node_name IS 'name under which this instance is a candidate';
+COMMENT ON COLUMN etcd_leader_status.node IS 'name under which this instance is a candidate';
 COMMENT ON COLUMN etcd_leader_status.role IS 'leader, candidate or observer';
 COMMENT ON COLUMN etcd_leader_status.is_leader IS 'result of etcd_is_leader()';
 COMMENT ON COLUMN etcd_leader_status.leader IS 'result of etcd_current_leader()';
@@ -252,7 +252,7 @@ COMMENT ON COLUMN etcd_leader_status.valid_for IS 'how long this instance still 
 COMMENT ON COLUMN etcd_leader_status.lease_id IS 'lease of this instance''s key, in hex';
 COMMENT ON COLUMN etcd_leader_status.key IS 'this instance''s key in etcd; NULL if no key is known to exist';
 COMMENT ON COLUMN etcd_leader_status.create_revision IS 'create revision of this instance''s key: its place in the queue';
-COMMENT ON COLUMN etcd_leader_status.state IS 'state of this instance in the election; "starting" if the elector does not handle it yet, "elector not running" if there is no elector';
+COMMENT ON COLUMN etcd_leader_status.state IS 'state of this instance in the election; "starting" if the elector does not handle it yet, "elector_not_running" if there is no elector';
 COMMENT ON COLUMN etcd_leader_status.ttl IS 'TTL in force: of the lease in use, or of "etcd_leader.ttl" if that is less';
 COMMENT ON COLUMN etcd_leader_status.endpoint IS 'endpoint of etcd in use';
 COMMENT ON COLUMN etcd_leader_status.protocol IS 'grpc or json: the wire protocol of the requests, as etcd_leader.protocol chooses it; NULL before the elector has read its settings';
@@ -512,7 +512,7 @@ BEGIN ATOMIC
 	WHERE NOT (item OPERATOR(pg_catalog.=) 'settings' AND EXISTS (SELECT FROM pg_catalog.pg_settings AS s
 		WHERE s.name OPERATOR(pg_catalog.=) c.subject AND s.pending_restart))
 	UNION ALL
-	SELECT 'sql version', NULL, 'warning',
+	SELECT 'sql_version', NULL, 'warning',
 		pg_catalog.format('the library has version %s, and the SQL objects %s', version, extversion),
 		'If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server.',
 		NULL

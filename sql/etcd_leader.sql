@@ -70,11 +70,11 @@ DO $$
 BEGIN
   FOR i IN 1 .. 600 LOOP
     EXIT WHEN NOT EXISTS (SELECT FROM etcd_leader_status
-                          WHERE state IN ('starting', 'elector not running') OR last_error IS NULL);
+                          WHERE state IN ('starting', 'elector_not_running') OR last_error IS NULL);
     PERFORM pg_sleep(0.1);
   END LOOP;
 END $$;
-SELECT election, node_name, role, is_leader, leader, fencing_token, leader_since, valid_for,
+SELECT election, node, role, is_leader, leader, fencing_token, leader_since, valid_for,
        lease_id, key, create_revision, state, endpoint, connected, last_contact,
        last_error IS NOT NULL AS has_error, last_error_at <= clock_timestamp() AS has_error_at
 FROM etcd_leader_status;
@@ -93,7 +93,7 @@ SELECT etcd_current_leader('Alpha');
 SELECT etcd_fencing_token('gamma');
 SELECT etcd_require_leader('gamma');
 SELECT etcd_verify_leader('gamma');
-SELECT etcd_wait_for_leadership('1 s', 'gamma');
+SELECT etcd_wait_for_leadership('gamma', '1 s');
 SELECT etcd_resign('gamma');
 SELECT etcd_campaign('gamma');
 SELECT etcd_proclaim('x', 'gamma');
@@ -104,26 +104,26 @@ SELECT * FROM etcd_candidates('gamma');
 -- Waiting
 --
 
-SELECT etcd_wait_for_leadership('0');
-SELECT etcd_wait_for_leadership('-1 hour', 'beta gamma');
+SELECT etcd_wait_for_leadership(timeout => '0');
+SELECT etcd_wait_for_leadership('beta gamma', '-1 hour');
 SELECT etcd_wait_for_leadership(timeout => '20 ms');
 SELECT * FROM etcd_wait_for_event(timeout => '20 ms');
 SELECT * FROM etcd_wait_for_event(0, '-1 month');
-SELECT etcd_wait_for_leadership('-300000 years');
+SELECT etcd_wait_for_leadership(timeout => '-300000 years');
 SELECT * FROM etcd_wait_for_event(after => 1000, timeout => '0');
-CALL etcd_await_leadership('0');
+CALL etcd_await_leadership(timeout => '0');
 CALL etcd_await_leadership(timeout => '20 ms', election => 'beta gamma');
-CALL etcd_await_leadership('0', leads => true);
-CALL etcd_await_leadership('0', 'gamma');
+CALL etcd_await_leadership(timeout => '0', leads => true);
+CALL etcd_await_leadership('gamma', '0');
 DO $$
 DECLARE
   l boolean;
 BEGIN
-  CALL etcd_await_leadership('0', leads => l);
+  CALL etcd_await_leadership(timeout => '0', leads => l);
   RAISE NOTICE 'leads: %', l;
 END $$;
 BEGIN;
-CALL etcd_await_leadership('0');
+CALL etcd_await_leadership(timeout => '0');
 ROLLBACK;
 BEGIN;
 CALL etcd_await_event(NULL, '0');
@@ -137,8 +137,8 @@ BEGIN
 END $$;
 SET statement_timeout = '50 ms';
 SELECT etcd_wait_for_leadership();
-SELECT etcd_wait_for_leadership('290000 years 3 days');
-SELECT etcd_wait_for_leadership('178956970 years');
+SELECT etcd_wait_for_leadership(timeout => '290000 years 3 days');
+SELECT etcd_wait_for_leadership(timeout => '178956970 years');
 SELECT * FROM etcd_wait_for_event(timeout => '300000 years');
 CALL etcd_await_event(NULL, '300000 years');
 SELECT * FROM etcd_wait_for_event();
@@ -251,7 +251,7 @@ SELECT p.proname, has_function_privilege('regress_etcd_leader_user', p.oid, 'EXE
 FROM pg_proc p WHERE p.proname LIKE 'etcd\_%' ORDER BY p.proname COLLATE "C";
 SET ROLE regress_etcd_leader_user;
 SELECT etcd_is_leader(), etcd_current_leader(), etcd_fencing_token();
-SELECT etcd_wait_for_leadership('0');
+SELECT etcd_wait_for_leadership(timeout => '0');
 SELECT count(*) FROM etcd_leader_events();
 SELECT count(*) FROM etcd_wait_for_event(timeout => '0');
 SELECT count(*) FROM etcd_leader_status;

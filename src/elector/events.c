@@ -50,11 +50,14 @@ announce_event(SharedEvent *event)
 						  errdetail("It takes no new work, and waits for the transactions that "
 									"require leadership.")));
 			break;
-		case ELECTION_EVENT_ELECTED:
-			ereport(LOG, (event->reason[0] == '\0' ?
-						  errmsg("elected leader of election \"%s\"", event->election) :
-						  errmsg("leading election \"%s\" as before: the hand-over was cancelled",
+		case ELECTION_EVENT_DRAIN_CANCELLED:
+			ereport(LOG, (errmsg("leading election \"%s\" as before: the hand-over was cancelled",
 								 event->election),
+						  errdetail("The fencing token is %lld.",
+									(long long) event->leader_revision)));
+			break;
+		case ELECTION_EVENT_ELECTED:
+			ereport(LOG, (errmsg("elected leader of election \"%s\"", event->election),
 						  errdetail("The fencing token is %lld.",
 									(long long) event->leader_revision)));
 			break;
@@ -121,7 +124,7 @@ elector_announce(void *ctx, const ElectionEvent *event)
 	if (event->detail || reason)
 		strlcpy(shared->reason, event->detail ? event->detail : reason, sizeof(shared->reason));
 
-	if (event->reason == ELECTION_REASON_DRAIN_CANCELLED)
+	if (event->kind == ELECTION_EVENT_DRAIN_CANCELLED)
 		crash_memory_set_stay_out(event->election, false);
 	else if (event->kind == ELECTION_EVENT_ELECTED)
 		stats_count_won(event->election);

@@ -158,7 +158,8 @@ typedef enum ElectionEventKind
 	ELECTION_EVENT_LEADER,
 	ELECTION_EVENT_CONNECTED,
 	ELECTION_EVENT_DISCONNECTED,
-	ELECTION_EVENT_DRAINING
+	ELECTION_EVENT_DRAINING,
+	ELECTION_EVENT_DRAIN_CANCELLED	/* it leads on, under the same token */
 } ElectionEventKind;
 
 typedef enum ElectionReason
@@ -178,8 +179,6 @@ typedef enum ElectionReason
 	/* of LEADER */
 	ELECTION_REASON_PROCLAIMED, /* same leader, new value */
 	ELECTION_REASON_NO_CONTACT, /* no answer for a TTL: no leader is known */
-	/* of ELECTED */
-	ELECTION_REASON_DRAIN_CANCELLED,	/* it leads on, under the same token */
 	ELECTION_NREASONS
 } ElectionReason;
 

@@ -65,7 +65,7 @@ drain_cancel(ElectionCore *core, Election *e)
 	e->drain.goal = DRAIN_NONE;
 	publish_reply(core, &e->commands.resign_ticket, ELECTION_CANCELLED);
 	publish_view(core, e);
-	publish_event(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_REASON_DRAIN_CANCELLED, NULL);
+	publish_event(core, ELECTION_EVENT_DRAIN_CANCELLED, e, true, ELECTION_NO_REASON, NULL);
 }
 
 static void

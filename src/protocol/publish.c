@@ -111,13 +111,13 @@ election_state_name(ElectionState state)
 		[ELECTION_UNUSED] = "unused",
 		[ELECTION_OBSERVING] = "observing",
 		[ELECTION_RESIGNED] = "resigned",
-		[ELECTION_SECOND_PRIMARY] = "second primary",
+		[ELECTION_SECOND_PRIMARY] = "second_primary",
 		[ELECTION_JOINING] = "joining",
 		[ELECTION_QUEUED] = "queued",
 		[ELECTION_WAITING] = "waiting",
 		[ELECTION_LEADING] = "leading",
 		[ELECTION_DRAINING] = "draining",
-		[ELECTION_HELD_BACK] = "held back",
+		[ELECTION_HELD_BACK] = "held_back",
 		[ELECTION_LEAVING] = "leaving",
 		[ELECTION_FOLLOWING] = "following"
 	};
@@ -134,7 +134,8 @@ election_event_name(ElectionEventKind kind)
 		[ELECTION_EVENT_LEADER] = "leader",
 		[ELECTION_EVENT_CONNECTED] = "connected",
 		[ELECTION_EVENT_DISCONNECTED] = "disconnected",
-		[ELECTION_EVENT_DRAINING] = "draining"
+		[ELECTION_EVENT_DRAINING] = "draining",
+		[ELECTION_EVENT_DRAIN_CANCELLED] = "drain_cancelled"
 	};
 
 	return names[kind];
@@ -156,8 +157,7 @@ election_reason_name(ElectionReason reason)
 		[ELECTION_REASON_SHUTDOWN] = "shutdown",
 		[ELECTION_REASON_HISTORY_CHANGED] = "history_changed",
 		[ELECTION_REASON_PROCLAIMED] = "proclaimed",
-		[ELECTION_REASON_NO_CONTACT] = "no_contact",
-		[ELECTION_REASON_DRAIN_CANCELLED] = "drain_cancelled"
+		[ELECTION_REASON_NO_CONTACT] = "no_contact"
 	};
 
 	return names[reason];

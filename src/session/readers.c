@@ -122,7 +122,7 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 
 		status_read_row(i, &status);
 		row_add_text(&row, status.election);
-		row_add_text(&row, status.node_name);
+		row_add_text(&row, status.node);
 		row_add_text(&row, status.role);
 		row_add_value(&row, BoolGetDatum(status.is_leader));
 		/* the name of a leader may be empty */

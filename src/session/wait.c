@@ -117,14 +117,14 @@ put_events(FunctionCallInfo fcinfo, int64 after)
 }
 
 /*
- * etcd_wait_for_leadership(timeout interval, election text) returns boolean
+ * etcd_wait_for_leadership(election text, timeout interval) returns boolean
  */
 Datum
 etcd_wait_for_leadership(PG_FUNCTION_ARGS)
 {
-	int			index = arguments_get_election(fcinfo, 1);
+	int			index = arguments_get_election(fcinfo, 0);
 
-	PG_RETURN_BOOL(wait_for_leadership(index, arguments_get_timeout(fcinfo, 0)));
+	PG_RETURN_BOOL(wait_for_leadership(index, arguments_get_timeout(fcinfo, 1)));
 }
 
 /*
@@ -221,13 +221,13 @@ release_snapshots(FunctionCallInfo fcinfo, const char *call)
 }
 
 /*
- * etcd_await_leadership(timeout interval, election text, INOUT leads boolean)
+ * etcd_await_leadership(election text, timeout interval, INOUT leads boolean)
  */
 Datum
 etcd_await_leadership(PG_FUNCTION_ARGS)
 {
-	int			index = arguments_get_election(fcinfo, 1);
-	int64		until_us = arguments_get_timeout(fcinfo, 0);
+	int			index = arguments_get_election(fcinfo, 0);
+	int64		until_us = arguments_get_timeout(fcinfo, 1);
 	TupleDesc	desc = result_row(fcinfo);
 
 	release_snapshots(fcinfo, "CALL etcd_await_leadership");

@@ -25,7 +25,7 @@
 #endif
 
 /* A change of a key below a watched prefix, beside the kinds of the protocol. */
-#define EVENT_CHANGE	(ELECTION_EVENT_DRAINING + 1)
+#define EVENT_CHANGE	(ELECTION_EVENT_DRAIN_CANCELLED + 1)
 
 /* Between two notifications of changes, and between two begins of a hook for them. */
 #define EVENTS_CHANGES_PAUSE_MS	100

@@ -203,9 +203,9 @@ read_contact(EtcdLeaderStatus *row)
 	SharedContact contact;
 
 	shared_state_read_contact(&contact);
-	strlcpy(row->node_name, contact.node_name, sizeof(row->node_name));
-	if (row->node_name[0] == '\0')
-		settings_resolve_node_name(row->node_name, sizeof(row->node_name));
+	strlcpy(row->node, contact.node_name, sizeof(row->node));
+	if (row->node[0] == '\0')
+		settings_resolve_node_name(row->node, sizeof(row->node));
 	strlcpy(row->endpoint, contact.endpoint, sizeof(row->endpoint));
 	row->protocol = etcd_dialect_name(contact.dialect);
 	row->cluster_id = contact.cluster_id;
@@ -272,12 +272,12 @@ status_read_row(int index, EtcdLeaderStatus *row)
 	if (status_read(index, &shared))
 		show_election(&shared, row);
 	if (!shared_state_has_elector())
-		row->state = "elector not running";
+		row->state = "elector_not_running";
 }
 
 bool
 status_is_self(const EtcdLeaderStatus *row, const char *key, const char *node)
 {
-	return election_is_followed(row->election) ? strcmp(node, row->node_name) == 0 :
+	return election_is_followed(row->election) ? strcmp(node, row->node) == 0 :
 		strcmp(key, row->key) == 0;
 }

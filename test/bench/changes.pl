@@ -77,7 +77,7 @@ sub hand_over
 	my ($waiter, $resigner) = map { $_->connect_db } $new, $old;
 	write_below($prefix);
 	my $wrote = now();
-	my $waits = $waiter->prepare(q{SELECT etcd_wait_for_leadership('10 s') AND etcd_is_leader()}, { pg_async => DBD::Pg::PG_ASYNC() });
+	my $waits = $waiter->prepare(q{SELECT etcd_wait_for_leadership(timeout => '10 s') AND etcd_is_leader()}, { pg_async => DBD::Pg::PG_ASYNC() });
 	$waits->execute;
 	pause($settle);
 	my $began = now();

@@ -75,7 +75,7 @@ sub is_leader
 {
 	my ($new) = @_;
 	my $dbh = $new->dbh;
-	my $wait = $dbh->prepare("SELECT etcd_wait_for_leadership('10 s') AND etcd_is_leader()", { pg_async => PG_ASYNC });
+	my $wait = $dbh->prepare("SELECT etcd_wait_for_leadership(timeout => '10 s') AND etcd_is_leader()", { pg_async => PG_ASYNC });
 	$wait->execute;
 	return sub {
 		my $at = arrival($dbh);

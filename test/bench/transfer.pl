@@ -54,7 +54,7 @@ sub queue
 	return @order;
 }
 
-sub leads { return $_[0]->selectrow_array("SELECT etcd_wait_for_leadership('10 s') AND etcd_is_leader()") }
+sub leads { return $_[0]->selectrow_array("SELECT etcd_wait_for_leadership(timeout => '10 s') AND etcd_is_leader()") }
 
 sub transfer
 {

@@ -560,7 +560,7 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 static void
 port_announce(void *ctx, const ElectionEvent *event)
 {
-	CHECK((event->election != NULL) == (event->kind < ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DRAINING));
+	CHECK((event->election != NULL) == (event->kind < ELECTION_EVENT_CONNECTED || event->kind >= ELECTION_EVENT_DRAINING));
 	CHECK(event->reason >= ELECTION_NO_REASON && event->reason < ELECTION_NREASONS);
 	CHECK(event->kind != ELECTION_EVENT_ELECTED || event->leader != NULL);
 	CHECK(event->kind != ELECTION_EVENT_UNELECTED || event->reason != ELECTION_NO_REASON);

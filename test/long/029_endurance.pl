@@ -99,7 +99,7 @@ endure('hand-overs', $rounds, sub {
 	my ($next) = grep { $_ != $old } @nodes;
 	my $token  = $old->token;
 	$old->value('SELECT etcd_resign()') or die 'nothing to resign';
-	$next->value(q{SELECT etcd_wait_for_leadership('10 s')}) or die 'it was not handed over';
+	$next->value(q{SELECT etcd_wait_for_leadership(timeout => '10 s')}) or die 'it was not handed over';
 	$next->token > $token or die 'the token did not increase';
 	$old->wait_until_candidate;
 }, sub {

@@ -60,7 +60,7 @@ sub hand_over_twice
 	{
 		my ($old, $next) = @$pair;
 		is($old->value('SELECT etcd_resign()'), 1, "$name: " . $old->name . ' resigns');
-		is($next->value(q{SELECT etcd_wait_for_leadership('10 s')}), 1, "$name: " . $next->name . ' leads');
+		is($next->value(q{SELECT etcd_wait_for_leadership(timeout => '10 s')}), 1, "$name: " . $next->name . ' leads');
 		$old->wait_until_candidate;
 		poll(5, sub { ($old->current_leader // '') eq $next->name }) or die 'it does not see who leads';
 	}
@@ -258,8 +258,8 @@ $pg3->wait_until_leader;
 	$pg3->start;
 	is($pg3->log_count('LOG:  too many background workers', $offset), 1, "$name: the log says so");
 	my $status = $pg3->status;
-	is($status->{state}, 'elector not running', "$name: the status says so");
-	is_deeply([ @{$status}{qw(role is_leader leader connected node_name)} ], [ 'observer', 0, undef, 0, 'pg3' ], "$name: nothing else is claimed");
+	is($status->{state}, 'elector_not_running', "$name: the status says so");
+	is_deeply([ @{$status}{qw(role is_leader leader connected node)} ], [ 'observer', 0, undef, 0, 'pg3' ], "$name: nothing else is claimed");
 	is_deeply($pg3->row('SELECT etcd_is_leader() AS l, etcd_current_leader() AS c, etcd_fencing_token() AS t'),
 		{ l => 0, c => undef, t => undef }, "$name: nobody leads");
 	is(($pg3->events(0))[-1]{reason}, 'shutdown', "$name: there is no event since the one before");
@@ -274,7 +274,7 @@ $pg3->wait_until_leader;
 	{
 		fails($dbh, "SELECT $call", '25006', qr/^DETAIL:.*The elector of etcd_leader is not running\.$/m, "$name: $call");
 	}
-	for my $call (q{etcd_wait_for_leadership('300 ms')}, q{(SELECT count(*) > 0 FROM etcd_wait_for_event(NULL, '300 ms'))})
+	for my $call (q{etcd_wait_for_leadership(timeout => '300 ms')}, q{(SELECT count(*) > 0 FROM etcd_wait_for_event(NULL, '300 ms'))})
 	{
 		my $began = now();
 		is($dbh->selectrow_array("SELECT $call"), 0, "$name: $call");

@@ -35,7 +35,7 @@ sub never_leads
 {
 	my ($copy, $name, $problem) = @_;
 	is($copy->value('SELECT pg_is_in_recovery()::int'), 0, "$name: it is a primary");
-	is($copy->status->{node_name}, $original->name, "$name: with the name of Patroni's leader");
+	is($copy->status->{node}, $original->name, "$name: with the name of Patroni's leader");
 	my $sampler = $copy->sample;
 	poll_ok(60, sub { $copy->trouble =~ $problem }, "$name: last_error says what it is") or diag $copy->trouble;
 	pause(3);

@@ -58,7 +58,7 @@ sub holders
 sub reached
 {
 	my ($code, $headers, $body) = http_get(8010, '/leader', host => $address);
-	return $code == 200 && $body =~ /"node_name":"(\w+)"/ ? $1 : '';
+	return $code == 200 && $body =~ /"node":"(\w+)"/ ? $1 : '';
 }
 
 sub leader { return (grep { $nodes[$_]->try_value('SELECT etcd_is_leader()') // 0 } 0, 1)[0] }

@@ -170,7 +170,7 @@ sub hand_over
 	my ($from, $to) = $pg1->is_leader ? ($pg1, $pg2) : ($pg2, $pg1);
 	$from->wait_until_leader;
 	my $dbh = $to->connect_db;
-	$dbh->do(q{SELECT etcd_wait_for_leadership('20 s')}, { pg_async => DBD::Pg::PG_ASYNC() });
+	$dbh->do(q{SELECT etcd_wait_for_leadership(timeout => '20 s')}, { pg_async => DBD::Pg::PG_ASYNC() });
 	pause(0.2);
 	my $start = now();
 	$from->value('SELECT etcd_resign()');

@@ -1059,7 +1059,7 @@ checker_announced(Instance *in, const ElectionEvent *event)
 	if (told == NULL)
 		return;
 	checker_stimulus(in);
-	if (event->kind == ELECTION_EVENT_DRAINING || event->reason == ELECTION_REASON_DRAIN_CANCELLED)
+	if (event->kind == ELECTION_EVENT_DRAINING || event->kind == ELECTION_EVENT_DRAIN_CANCELLED)
 	{
 		if (!told->elected || in->views[slot].token != event->leader_revision)
 			fail_run("%s drains %s, or leads it on, but not as it was elected", in->name, told->election);

@@ -181,8 +181,8 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 
 #define EVENTS(STATE) \
 	STATE("elected", IS(ELECTED, NO_REASON)) \
-	STATE("elected: a drain was cancelled", IS(ELECTED, REASON_DRAIN_CANCELLED)) \
 	STATE("draining", IS(DRAINING, NO_REASON)) \
+	STATE("drain cancelled", IS(DRAIN_CANCELLED, NO_REASON)) \
 	STATE("unelected: resigned", IS(UNELECTED, REASON_RESIGNED)) \
 	STATE("unelected: transferred", IS(UNELECTED, REASON_TRANSFERRED)) \
 	STATE("unelected: lease expired", IS(UNELECTED, REASON_LEASE_EXPIRED)) \

@@ -78,7 +78,7 @@ end_drain(Instance *in, int slot, const ElectionEvent *event)
 	if (!work->was_paused && !in->paused &&
 		lasted_ns > work->greatest_ns + 4 * plan_longest_ttl_s() * SECOND)
 		fail_run("%s has drained %s for too long", in->name, event->election);
-	if (event->reason == ELECTION_REASON_DRAIN_CANCELLED)
+	if (event->kind == ELECTION_EVENT_DRAIN_CANCELLED)
 	{
 		if (in->views[slot].state != ELECTION_LEADING)
 			fail_run("%s leads %s on, but does not show it", in->name, event->election);

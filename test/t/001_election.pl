@@ -37,7 +37,7 @@ for my $kv (@queue)
 	is($s->{create_revision}, $kv->{create_revision}, "$name: status has the create revision");
 	is($s->{fencing_token}, $queue[0]{create_revision}, "$name: status has the leader's token");
 	is($s->{leader}, 'pg1', "$name: status has the leader");
-	is($s->{node_name}, $name, "$name: status has the node name");
+	is($s->{node}, $name, "$name: status has the node name");
 	is($s->{election}, 'postgres', "$name: status has the election");
 	is($s->{role}, $position == 1 ? 'leader' : 'candidate', "$name: status has the role");
 	is($s->{state}, $position == 1 ? 'leading' : 'waiting', "$name: status has the state");

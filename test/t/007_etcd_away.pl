@@ -68,7 +68,7 @@ for my $how (qw(killed frozen))
 		in_time(now() - $began, 2 * $ttl, "$how: and soon");
 	}
 	my $began = now();
-	is($leader->value(q{SELECT etcd_wait_for_leadership('200 ms')}), 0, "$how: etcd_wait_for_leadership() says false at its timeout");
+	is($leader->value(q{SELECT etcd_wait_for_leadership(timeout => '200 ms')}), 0, "$how: etcd_wait_for_leadership() says false at its timeout");
 	in_time(now() - $began, 1, "$how: and soon");
 
 	# The server can be stopped quickly, and a database dropped.

@@ -268,10 +268,10 @@ is($pg1->value('SHOW etcd_leader.ttl'), '5s', 'good ones are taken at a start');
 	is($pg1->value(q{SELECT count(*) FROM etcd_leader_problems WHERE item = 'encryption'}), 5, 'and problems');
 	$offset = $pg1->log_size;
 	$pg1->configure(username => 'pg', endpoints => $safe, node_name => 'safe');
-	poll_is(10, sub { $pg1->status->{node_name} }, 'safe', 'a password that stays here, or is encrypted');
+	poll_is(10, sub { $pg1->status->{node} }, 'safe', 'a password that stays here, or is encrypted');
 	is($warned->($offset), '', 'no warning');
 	$pg1->configure(username => '', endpoints => 'http://etcd1.invalid:1', node_name => 'no_user');
-	poll_is(10, sub { $pg1->status->{node_name} }, 'no_user', 'no user');
+	poll_is(10, sub { $pg1->status->{node} }, 'no_user', 'no user');
 	is($warned->($offset), '', 'no warning');
 	$pg1->configure(username => 'pg', endpoints => 'http://etcd1.invalid:1');
 	poll_ok(10, sub { $warned->($offset) =~ /etcd1/ }, 'a password without encryption once more: a warning');
@@ -289,6 +289,6 @@ is($pg1->current_leader, 'pg1', 'nothing was proclaimed');
 is(($pg1->failure("SELECT $_('nowhere')"))[0], '42704', "$_ of an unknown election")
   for qw(etcd_is_leader etcd_current_leader etcd_fencing_token etcd_resign etcd_campaign etcd_candidates);
 is(($pg1->failure(q{SELECT etcd_proclaim('x', 'nowhere')}))[0], '42704', 'etcd_proclaim of an unknown election');
-is(($pg1->failure(q{SELECT etcd_wait_for_leadership('1 s', 'nowhere')}))[0], '42704', 'etcd_wait_for_leadership of an unknown election');
+is(($pg1->failure(q{SELECT etcd_wait_for_leadership('nowhere', '1 s')}))[0], '42704', 'etcd_wait_for_leadership of an unknown election');
 
 done_testing();

@@ -136,7 +136,7 @@ for my $slots (0, 1)
 	$offset = $node->log_size;
 	$node->restart;
 	my $status = $node->row('SELECT *, last_error_at = pg_postmaster_start_time() AS at_start FROM elsewhere.etcd_leader_status');
-	is($status->{state}, 'elector not running', "max_worker_processes = $slots: the state");
+	is($status->{state}, 'elector_not_running', "max_worker_processes = $slots: the state");
 	like($status->{last_error}, qr/"max_worker_processes" is too small/, "max_worker_processes = $slots: last_error names the setting");
 	is($status->{at_start}, 1, "max_worker_processes = $slots: and when it was");
 	like(slurp_file($node->logfile, $offset), qr/WARNING:  could not register the elector of etcd_leader\n.*HINT:  Increase "max_worker_processes"/s, "max_worker_processes = $slots: so does the log");

@@ -51,7 +51,7 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 	is(first_key()->{create_revision}, $token, 'node_name: of the same key');
 	# whose answer may come after the event of the other instance
 	poll_is(5, sub { $pg1->current_leader }, 'renamed', 'node_name: itself as well');
-	is($pg1->status->{node_name}, 'renamed', 'node_name: the status');
+	is($pg1->status->{node}, 'renamed', 'node_name: the status');
 	is($pg1->token, $token, 'node_name: the token is the same');
 	poll_ok(5, sub { grep { EtcdLeader::Listener::summarize($_) eq 'leader postgres renamed proclaimed' } $pg2->events($mark) },
 		'node_name: the other one tells');

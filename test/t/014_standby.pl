@@ -36,7 +36,7 @@ is($standby->value('SELECT etcd_resign()'), 0, 'etcd_resign() says false');
 
 # Its waiting functions.
 my $began = now();
-is($standby->value(q{SELECT etcd_wait_for_leadership('300 ms')}), 0, 'etcd_wait_for_leadership() ends at its timeout');
+is($standby->value(q{SELECT etcd_wait_for_leadership(timeout => '300 ms')}), 0, 'etcd_wait_for_leadership() ends at its timeout');
 my $took = now() - $began;
 cmp_ok($took, '>=', 0.3, 'the standby does not campaign before its promotion');
 in_time($took - 0.3, 1.2, 'and the wait ends then');
@@ -68,7 +68,7 @@ $standby->wait_until_leader(undef, 5);
 ok($standby->is_leader, 'candidate = always: it leads');
 cmp_ok($standby->token, '>', $token, 'candidate = always: under a greater token');
 poll_is(5, sub { $primary->current_leader }, 'standby', 'candidate = always: the primary names it');
-is($standby->value(q{SELECT etcd_wait_for_leadership('1 s')}), 1, 'candidate = always: etcd_wait_for_leadership() says true');
+is($standby->value(q{SELECT etcd_wait_for_leadership(timeout => '1 s')}), 1, 'candidate = always: etcd_wait_for_leadership() says true');
 
 # ... and back: it leaves the queue
 my $mark = $standby->last_event;

@@ -50,7 +50,7 @@ sub result_of
 	{
 		my $seconds = { '0' => 0, '250 ms' => 0.25, '1.5 s' => 1.5 }->{$timeout};
 		my $began = now();
-		is($pg2->value('SELECT etcd_wait_for_leadership(?)', $timeout), 0, "false after $timeout");
+		is($pg2->value('SELECT etcd_wait_for_leadership(timeout => ?)', $timeout), 0, "false after $timeout");
 		my $took = now() - $began;
 		cmp_ok($took, '>=', $seconds, "not before $timeout");
 		in_time($took - $seconds, 0.5, "and not long after $timeout");
@@ -134,7 +134,7 @@ sub result_of
 	while ($pg1->last_event - $began < 300)
 	{
 		$pg1->value('SELECT etcd_resign()');
-		$pg1->value(q{SELECT etcd_wait_for_leadership('5 s')}) or die 'not elected again';
+		$pg1->value(q{SELECT etcd_wait_for_leadership(timeout => '5 s')}) or die 'not elected again';
 		die 'too many' if ++$n > 400;
 	}
 	my @events = $pg1->events;
@@ -273,7 +273,7 @@ sub resign
 	for my $node (@nodes) { $node->value('CREATE ROLE joe LOGIN') }
 	my $joe = $pg1->connect_db('postgres', user => 'joe');
 	for my $call (
-		'etcd_is_leader()', 'etcd_current_leader()', 'etcd_fencing_token()', q{etcd_wait_for_leadership('0')},
+		'etcd_is_leader()', 'etcd_current_leader()', 'etcd_fencing_token()', q{etcd_wait_for_leadership(timeout => '0')},
 		q{etcd_wait_for_event(NULL, '0')}, 'etcd_leader_events()', 'etcd_leader_status', 'etcd_leader_endpoints', 'etcd_leader_stats')
 	{
 		is(join('', $pg1->failure("SELECT * FROM $call", $joe)), '', "PUBLIC may ask $call");

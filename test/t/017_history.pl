@@ -20,7 +20,7 @@ $etcd->kill(0);
 my $gone = now();
 $etcd->start(0, fresh => 1);
 poll_ok(3 * $ttl, sub { grep { $_->{event} eq 'unelected' } $pg1->events($mark) }, 'replaced: leadership is lost');
-poll_is(5 * $ttl, sub { $pg1->status->{state} }, 'held back', 'replaced: it is first, but held back');
+poll_is(5 * $ttl, sub { $pg1->status->{state} }, 'held_back', 'replaced: it is first, but held back');
 is($pg1->is_leader, 0, 'replaced: it does not lead');
 is($pg1->token, undef, 'replaced: it has no token');
 my ($key) = $etcd->candidates('postgres');
@@ -32,7 +32,7 @@ is($pg1->is_leader, 0, 'replaced: and still does not lead');
 # An elector that is started again has no lease, but knows which tokens were seen.
 $pg1->value('SELECT pg_terminate_backend(?)', $elector);
 poll_ok(10, sub { ($pg1->elector_pid // $elector) != $elector }, 'replaced: a new elector');
-poll_is(5 * $ttl, sub { $pg1->status->{state} }, 'held back', 'replaced: held back after a restart of the elector, too');
+poll_is(5 * $ttl, sub { $pg1->status->{state} }, 'held_back', 'replaced: held back after a restart of the elector, too');
 is($pg1->is_leader, 0, 'replaced: it does not lead then, either');
 $elector = $pg1->elector_pid;
 
@@ -52,7 +52,7 @@ $etcd->etcdctl('put', 'noise', $_) for 1 .. 20;
 poll_ok(10, sub { $pg1->value('SELECT count(*) FROM etcd_candidates()') == 1 }, 'it has seen later revisions');
 $etcd->kill(0);
 $etcd->start(0, fresh => 1);
-poll_is(5 * $ttl, sub { $pg1->status->{state} }, 'held back', 'replaced again: held back');
+poll_is(5 * $ttl, sub { $pg1->status->{state} }, 'held_back', 'replaced again: held back');
 $etcd->etcdctl('put', 'noise', $_) for 1 .. 60;
 poll_ok(5 * $ttl, sub { $pg1->is_leader }, 'when the revision has passed what was seen, it leads');
 cmp_ok($pg1->token, '>', $seen, 'under a token that is greater than what was seen');

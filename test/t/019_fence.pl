@@ -26,7 +26,7 @@ sub win
 {
 	my $election = $_[0] // 'alpha';
 	$node->value('SELECT etcd_campaign(?)', $election);
-	$node->value('SELECT etcd_wait_for_leadership(?, ?)', '10 s', $election) or die "not elected: $election";
+	$node->value('SELECT etcd_wait_for_leadership(?, ?)', $election, '10 s') or die "not elected: $election";
 }
 
 sub cancel_on_loss
@@ -461,7 +461,7 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 	win();
 
 	my $loss = q{PERFORM etcd_resign('alpha', false);};
-	my $gain = q{PERFORM etcd_campaign('alpha'); PERFORM etcd_wait_for_leadership('10 s', 'alpha');};
+	my $gain = q{PERFORM etcd_campaign('alpha'); PERFORM etcd_wait_for_leadership('alpha', '10 s');};
 	for my $cancel (qw(on off))
 	{
 		cancel_on_loss($cancel);

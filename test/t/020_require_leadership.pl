@@ -23,7 +23,7 @@ sub win
 {
 	my $election = $_[0] // 'alpha';
 	$node->value('SELECT etcd_campaign(?)', $election);
-	$node->value('SELECT etcd_wait_for_leadership(?, ?)', '10 s', $election) or die "not elected: $election";
+	$node->value('SELECT etcd_wait_for_leadership(?, ?)', $election, '10 s') or die "not elected: $election";
 }
 
 my $guc = 'etcd_leader.require_leadership_of';
@@ -199,7 +199,7 @@ win();
 	# a procedure: each transaction stands for itself
 	$node->value(q{CREATE PROCEDURE stages() LANGUAGE plpgsql SECURITY INVOKER AS $$ BEGIN
 		INSERT INTO ledger VALUES ('stage'); COMMIT;
-		PERFORM etcd_resign('alpha', false); PERFORM etcd_campaign('alpha'); PERFORM etcd_wait_for_leadership('10 s', 'alpha');
+		PERFORM etcd_resign('alpha', false); PERFORM etcd_campaign('alpha'); PERFORM etcd_wait_for_leadership('alpha', '10 s');
 		COMMIT;
 		INSERT INTO ledger VALUES ('stage'); COMMIT;
 		PERFORM etcd_resign('alpha', false);
@@ -213,7 +213,7 @@ win();
 	win();
 	$node->value(q{CREATE PROCEDURE waits() LANGUAGE plpgsql SECURITY INVOKER AS $$ DECLARE ok bool; BEGIN
 		INSERT INTO ledger VALUES ('waits'); COMMIT;
-		ok := etcd_resign('alpha', false); ok := etcd_campaign('alpha'); ok := etcd_wait_for_leadership('10 s', 'alpha');
+		ok := etcd_resign('alpha', false); ok := etcd_campaign('alpha'); ok := etcd_wait_for_leadership('alpha', '10 s');
 		INSERT INTO ledger VALUES ('waits'); COMMIT; END $$});
 	succeeds($app, 'CALL waits()', 'a procedure that waits to lead before it writes');
 	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by = 'waits'}), 2, 'a procedure that waits: both are there');
@@ -224,7 +224,7 @@ win();
 # SET clause of a function that an unprivileged role calls.
 {
 	my $before = count();
-	my $losing = q{PERFORM etcd_resign('alpha', false); PERFORM etcd_campaign('alpha'); PERFORM etcd_wait_for_leadership('10 s', 'alpha');};
+	my $losing = q{PERFORM etcd_resign('alpha', false); PERFORM etcd_campaign('alpha'); PERFORM etcd_wait_for_leadership('alpha', '10 s');};
 	$node->value("CREATE FUNCTION $_->[0]() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET $guc = '$_->[1]' AS \$\$ BEGIN PERFORM 1; $_->[2] END \$\$")
 	  for [ 'elsewhere', 'beta', '' ], [ 'loses', 'beta', $losing ], [ 'unknown', 'nobody', '' ];
 	my $su = $node->connect_db;

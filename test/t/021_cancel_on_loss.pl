@@ -33,7 +33,7 @@ sub win
 {
 	my $election = $_[0] // 'alpha';
 	$node->value('SELECT etcd_campaign(?)', $election);
-	$node->value('SELECT etcd_wait_for_leadership(?, ?)', '10 s', $election) or die "not elected: $election";
+	$node->value('SELECT etcd_wait_for_leadership(?, ?)', $election, '10 s') or die "not elected: $election";
 }
 
 # This one nobody leads, in any of the tests.
@@ -89,7 +89,7 @@ my @fenced = (
 	[ 'LOCK TABLE', qr/^Lock/, [$fence], 'LOCK locked' ],
 	[ 'a query that computes', qr/^-$/, [$fence], 'SELECT sum(i) FROM (SELECT generate_series(1, 2000000000) AS i) AS s' ],
 	[ 'PL/pgSQL that computes', qr/^-$/, [$fence], 'DO $$ BEGIN LOOP END LOOP; END $$' ],
-	[ 'a wait of the extension', qr/^Extension/, [$fence], q{SELECT etcd_wait_for_leadership('60 s', 'gamma')} ],
+	[ 'a wait of the extension', qr/^Extension/, [$fence], q{SELECT etcd_wait_for_leadership('gamma', '60 s')} ],
 	[ 'a cursor', qr/PgSleep/, [ $fence, 'DECLARE c CURSOR FOR SELECT pg_sleep(60)' ], 'FETCH c' ],
 	[ 'a parallel query', $any, [ $fence, \&parallel_step ], 'SELECT count(*) FROM big a, big b, big c WHERE a.i + b.i + c.i = 0' ],
 	[ 'a trigger', qr/PgSleep/, [$fence], 'INSERT INTO slow VALUES (1)' ],

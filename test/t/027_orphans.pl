@@ -37,7 +37,7 @@ sub when_it_leads
 		code => sub {
 			my $dbh = $node->connect_db;
 			print "ready\n";
-			my ($leads) = $dbh->selectrow_array('SELECT etcd_wait_for_leadership(?)', undef, '20 s');
+			my ($leads) = $dbh->selectrow_array('SELECT etcd_wait_for_leadership(timeout => ?)', undef, '20 s');
 			print 'leads ', ($leads ? now() : 'never'), "\n";
 		});
 	poll(10, sub { $process->output =~ /ready/ }) or die 'cannot connect';

@@ -104,7 +104,7 @@ sub outcomes
 	all_wait($pg2, 80, 'the others go on waiting');
 
 	# some waiters whose wait will not succeed
-	my @late = start_all($pg2, 20, q{SELECT 1 / (NOT etcd_wait_for_leadership('300 ms'))::int});
+	my @late = start_all($pg2, 20, q{SELECT 1 / (NOT etcd_wait_for_leadership(timeout => '300 ms'))::int});
 	push @late, start_all($pg2, 20, q{SELECT 1 / (count(*) = 0)::int FROM etcd_wait_for_event(NULL, '300 ms')});
 	is(outcomes($pg2, @late), 'done x 40', 'who has a timeout ends at it, with nothing');
 

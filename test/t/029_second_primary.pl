@@ -54,19 +54,19 @@ sub never_led
 	my $token   = $primary->token;
 	promote($standby);
 	my $began = now();
-	state_is($standby, 'second primary', 'promoted by mistake: it is a second primary');
+	state_is($standby, 'second_primary', 'promoted by mistake: it is a second primary');
 	note(sprintf 'a second primary after %.1f s, TTL %d s', now() - $began, $ttl);
 	is($name->(), ".$system.1.pg", 'promoted by mistake: it has no key');
 	is($primary->token, $token, 'promoted by mistake: the primary leads on');
 	is($standby->status->{role}, 'observer', 'promoted by mistake: it observes');
 	is($standby->current_leader, $primary->name, 'promoted by mistake: and knows who leads');
 	my $row = $standby->row('SELECT * FROM etcd_leader_problems');
-	is(join(' ', map { $row->{$_} // '' } qw(item subject severity)), "second primary $election error", 'the view has the problem');
+	is(join(' ', map { $row->{$_} // '' } qw(item subject severity)), "second_primary $election error", 'the view has the problem');
 	like($row->{problem}, qr/^this instance stays out of election "$election": another primary of this database system led on timeline 1 and was alive when this instance was a primary on timeline 2$/, 'its text');
 	like($row->{hint}, qr/etcd_campaign\(\).*pg_rewind/, 'and what to do');
 	is($standby->status->{last_error}, $row->{problem}, 'last_error is the problem');
 	is($standby->log_count("WARNING:  \Q$row->{problem}\E"), 1, 'the log has it, once');
-	like((http_get($port, '/metrics'))[2], qr/^etcd_leader_problem\{item="second primary",subject="$election",severity="error"\} 1$/m, 'the metrics have it');
+	like((http_get($port, '/metrics'))[2], qr/^etcd_leader_problem\{item="second_primary",subject="$election",severity="error"\} 1$/m, 'the metrics have it');
 	is($primary->trouble, '', 'the primary has no problem');
 
 	# the way that made the stale one lead: a restart for a minor update
@@ -82,12 +82,12 @@ sub never_led
 	$sampler->stop;
 	$standby->restart;
 	$sampler = $standby->sample;
-	state_is($standby, 'second primary', 'restarted: it is one still');
+	state_is($standby, 'second_primary', 'restarted: it is one still');
 	$sampler->stop;
 	$primary->stop('fast');
 	$standby->restart;
 	$sampler = $standby->sample;
-	state_is($standby, 'second primary', 'restarted without the primary: it is one still');
+	state_is($standby, 'second_primary', 'restarted without the primary: it is one still');
 	pause(2 * $ttl);
 	is_deeply([ $etcd->candidates($election) ], [], 'nobody is in the queue');
 	# etcd is restarted in between, one member after the other
@@ -95,7 +95,7 @@ sub never_led
 	$primary->start;
 	$primary->wait_until_leader(undef, 20);
 	poll_ok(20, sub { ($standby->current_leader // '') eq $primary->name }, 'the second one sees it');
-	is($standby->status->{state}, 'second primary', 'and stays out');
+	is($standby->status->{state}, 'second_primary', 'and stays out');
 	is($standby->is_leader, 0, 'and does not lead');
 
 	# the primary is lost for good: an operator decides
@@ -113,7 +113,7 @@ sub never_led
 
 	# and now the other one is the old one
 	$primary->start;
-	state_is($primary, 'second primary', 'the lost primary comes back: it stays out');
+	state_is($primary, 'second_primary', 'the lost primary comes back: it stays out');
 	poll_ok(5, sub { $primary->trouble =~ /a primary of this database system has led on timeline 2, and this instance is a primary on timeline 1/ }, 'and says why');
 	# it resigns for good, and somebody thinks of it as any other instance
 	is($primary->value('SELECT etcd_resign(rejoin => false)'), 0, 'it resigns for good: there is no key to delete');
@@ -121,7 +121,7 @@ sub never_led
 	my ($sqlstate, $message) = $primary->failure('SELECT etcd_campaign()');
 	is($sqlstate, '55000', 'etcd_campaign() then says what is wrong');
 	like($message, qr/another primary of this database system leads election "$election", or has led it on a later timeline.*HINT:  If the data of this instance is the right one, call etcd_campaign\(\) again\./s, 'and what to do');
-	state_is($primary, 'second primary', 'it stays out');
+	state_is($primary, 'second_primary', 'it stays out');
 	my $primary_sampler = $primary->sample;
 	$standby->restart;
 	$standby->wait_until_leader(undef, 10);
@@ -164,12 +164,12 @@ sub never_led
 		wait_for_exit($pid, 10);
 		poll_ok(30, sub { $primary->start(fail_ok => 1) }, 'the old primary comes back');
 		my $sampler = $primary->sample;
-		state_is($primary, 'second primary', 'it stays out');
+		state_is($primary, 'second_primary', 'it stays out');
 		$standby->restart;
 		$standby->wait_until_leader(undef, 10);
 		is($primary->is_leader, 0, 'a restart of the new one does not make it lead');
 		$primary->restart;
-		state_is($primary, 'second primary', 'restarted, it stays out');
+		state_is($primary, 'second_primary', 'restarted, it stays out');
 		$standby->stop('fast');
 		pause($ttl);
 		is_deeply([ $etcd->candidates($election) ], [], 'nor does it lead without the new one');

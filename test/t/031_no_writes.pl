@@ -75,7 +75,7 @@ for my $case (@cases)
 		my ($old, $next) = @$pair;
 		my $began = now();
 		is($old->value('SELECT etcd_resign()'), 1, "$name: " . $old->name . ' resigns');
-		is($next->value(q{SELECT etcd_wait_for_leadership('10 s')}), 1, "$name: " . $next->name . ' leads');
+		is($next->value(q{SELECT etcd_wait_for_leadership(timeout => '10 s')}), 1, "$name: " . $next->name . ' leads');
 		cmp_ok(now() - $began, '<', $ttl / 2, "$name: soon");
 		$old->wait_until_candidate;
 		$old->wait_until_sees($next->name);

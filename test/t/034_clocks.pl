@@ -69,7 +69,7 @@ sub end_session
 		my %waits = (
 			'etcd_wait_for_event() of the leader'         => start_waiting($pg1, q{SELECT seq FROM etcd_wait_for_event(timeout => '3 s')}),
 			'etcd_wait_for_event() of the candidate'      => start_waiting($pg2, q{SELECT seq FROM etcd_wait_for_event(timeout => '3 s')}),
-			'etcd_wait_for_leadership() of the candidate' => start_waiting($pg2, q{SELECT etcd_wait_for_leadership('3 s')}),
+			'etcd_wait_for_leadership() of the candidate' => start_waiting($pg2, q{SELECT etcd_wait_for_leadership(timeout => '3 s')}),
 		);
 		my %keepalives = map { $_->name => $_->value('SELECT keepalives FROM etcd_leader_stats') } $pg1, $pg2;
 		my $began = now();

@@ -105,7 +105,7 @@ my $new = $standby;
 	my $statement = $dbh->prepare(q{SELECT event FROM etcd_wait_for_event(?, '20 s')}, { pg_async => DBD::Pg::PG_ASYNC() });
 	$statement->execute($mark);
 	my $began = now();
-	is($old->value(q{SELECT etcd_wait_for_leadership('300 ms')}), 0, 'demoted: etcd_wait_for_leadership() ends at its timeout');
+	is($old->value(q{SELECT etcd_wait_for_leadership(timeout => '300 ms')}), 0, 'demoted: etcd_wait_for_leadership() ends at its timeout');
 	cmp_ok(now() - $began, '>=', 0.3, 'demoted: and not before');
 	$new->value('SELECT etcd_resign()');
 	poll_ok(5, sub { $dbh->pg_ready }, 'demoted: etcd_wait_for_event() returns');

@@ -61,7 +61,7 @@ sub returned
 # ---- on the standby, for a minute --------------------------------------------
 my %waiting = (
 	'etcd_await_leadership'           => start_waiting($standby, 'CALL etcd_await_leadership()'),
-	'etcd_await_leadership, prepared' => start_waiting($standby, 'CALL etcd_await_leadership(?::interval, ?::text)', '1 hour', 'postgres'),
+	'etcd_await_leadership, prepared' => start_waiting($standby, 'CALL etcd_await_leadership(?::text, ?::interval)', 'postgres', '1 hour'),
 	'etcd_await_event'                => start_waiting($standby, 'CALL etcd_await_event(NULL)'),
 	'etcd_await_event, prepared'      => start_waiting($standby, 'CALL etcd_await_event(?::bigint, ?::interval)', $standby->last_event, '1 hour'),
 	'etcd_await_leadership in DO'     => start_waiting($standby, 'DO $$ DECLARE l boolean; BEGIN CALL etcd_await_leadership(leads => l); END $$'),
@@ -91,13 +91,13 @@ my $dbh  = $primary->connect_db;
 my $call = 'CALL etcd_await_leadership()';
 
 is(scalar $primary->value($call), 1, 'who leads need not wait');
-is($primary->value('CALL etcd_await_leadership(NULL, ?, false)', 'postgres'), 1, 'what is passed for leads means nothing');
+is($primary->value('CALL etcd_await_leadership(?, NULL, false)', 'postgres'), 1, 'what is passed for leads means nothing');
 is($primary->value('SELECT etcd_resign(rejoin => false)'), 1, 'it does not lead any more');
 for my $timeout ([ '0', 0 ], [ '300 ms', 0.3 ], [ '-1 day', 0 ])
 {
 	my ($interval, $seconds) = @$timeout;
 	my $start = now();
-	is($primary->value('CALL etcd_await_leadership(?)', $interval), 0, "false after $interval");
+	is($primary->value('CALL etcd_await_leadership(timeout => ?)', $interval), 0, "false after $interval");
 	my $took = now() - $start;
 	cmp_ok($took, '>=', $seconds, "not before $interval");
 	in_time($took - $seconds, 1, "and not long after $interval");
@@ -118,7 +118,7 @@ $psql->pump until $psql_out =~ /^(\d+)\n/;
 my $psql_pid = $1;
 my %here = (
 	'simple protocol'   => start_waiting($primary, $call),
-	'extended protocol' => start_waiting($primary, 'CALL etcd_await_leadership(?::interval)', '1 hour'),
+	'extended protocol' => start_waiting($primary, 'CALL etcd_await_leadership(timeout => ?::interval)', '1 hour'),
 	'in DO'             => start_waiting($primary, q{DO $$ DECLARE l boolean; BEGIN INSERT INTO busy VALUES (0); COMMIT; CALL etcd_await_leadership(leads => l);
 		IF NOT l OR NOT etcd_is_leader() OR NOT EXISTS (SELECT FROM busy) THEN RAISE 'no'; END IF; END $$}),
 	'in a procedure'    => start_waiting($primary, 'CALL waits(NULL)'));

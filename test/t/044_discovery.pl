@@ -109,7 +109,7 @@ $dns->signal('CONT');
 	unlike($pg2->status->{endpoint}, qr/^http:/, 'nor are they used');
 	$pg2->configure(discovery_srv => undef, node_name => 'back');
 	# the elector has read all of these settings, and none of the next
-	poll_is(15, sub { $pg2->status->{node_name} }, 'back', 'back to the first: by the elector');
+	poll_is(15, sub { $pg2->status->{node} }, 'back', 'back to the first: by the elector');
 	poll_ok(15, sub { $pg2->status->{connected} }, 'back to the first: in contact');
 
 	# nor where there is a password to lose

@@ -227,13 +227,13 @@ my $fails = qr/(?:endpoint|contact)\|[^|]*\|(?:warning|error)\|(?:etcd at "[^"]+
 	$node->value('DROP ROLE app');
 
 	set(node_name => '15/main');
-	has_row('a name that a distribution gives', qr{common name\|15/main\|warning\|.*\|Set "etcd_leader\.node_name"});
+	has_row('a name that a distribution gives', qr{common_name\|15/main\|warning\|.*\|Set "etcd_leader\.node_name"});
 	set(node_name => 'pg1');
 
 	append_to_file("$dir/hooks.conf", "elected nowhere\n");
 	chmod 0600, "$dir/hooks.conf" or die;
 	set(hooks_file => "$dir/hooks.conf");
-	has_row('a hooks file with a mistake', qr/hooks file\|\|error\|the file of hooks has a mistake, and is not in force\|The view etcd_leader_hooks_file has the error/);
+	has_row('a hooks file with a mistake', qr/hooks_file\|\|error\|the file of hooks has a mistake, and is not in force\|The view etcd_leader_hooks_file has the error/);
 	set(hooks_file => '');
 	is_fine('all corrected');
 }
@@ -409,7 +409,7 @@ my $fails = qr/(?:endpoint|contact)\|[^|]*\|(?:warning|error)\|(?:etcd at "[^"]+
 	is($dbh->selectrow_array('SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()'), 1, 'a session by TLS');
 	is($dbh->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE item = 'preload'"), 1, 'may check') for 1 .. 3;
 	$dbh->disconnect;
-	has_row('SQL objects of another version', qr/sql version\|\|warning\|the library has version 1\.0, and the SQL objects 0\.9\|.*ALTER EXTENSION/);
+	has_row('SQL objects of another version', qr/sql_version\|\|warning\|the library has version 1\.0, and the SQL objects 0\.9\|.*ALTER EXTENSION/);
 }
 
 unlike($all_rows, qr/\Q$secret\E/, 'no row has had a secret');

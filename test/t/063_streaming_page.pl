@@ -70,9 +70,9 @@ sub shows
 {
 	my ($node, $name, $problem) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	state_is($node, 'second primary', "$name: it stays out");
+	state_is($node, 'second_primary', "$name: it stays out");
 	is(printed($node, document_block($page, 'state')), document_block($page, "$name.out"), "$name: its state, as the page prints it");
-	is(printed($node, q{SELECT problem FROM etcd_leader_problems WHERE item = 'second primary'}, '-At'),
+	is(printed($node, q{SELECT problem FROM etcd_leader_problems WHERE item = 'second_primary'}, '-At'),
 		document_block($page, "$problem.out"), "$name: the problem, as the page prints it");
 	return;
 }
@@ -182,15 +182,15 @@ streams($pg2, 'switchover, new rows');
 # ---- promoted by mistake, and right --------------------------------------------------------------
 
 run_block($pg2, 'promote');
-state_is($pg2, 'second primary', 'promoted again: it stays out');
+state_is($pg2, 'second_primary', 'promoted again: it stays out');
 run_block($pg1, 'stop_first');
 pause(2);
-is($pg2->status->{state}, 'second primary', 'also while the first one is down');
+is($pg2->status->{state}, 'second_primary', 'also while the first one is down');
 is($pg2->value(document_block($page, 'campaign')), 1, 'etcd_campaign()');
 poll_ok(5, sub { $pg2->is_leader }, 'then it leads');
 poll_is(5, sub { $pg2->trouble }, '', 'without a problem');
 run_on($pg1, 'pg_ctl start', 'the first one starts');
-state_is($pg1, 'second primary', 'and stays out');
+state_is($pg1, 'second_primary', 'and stays out');
 run_block($pg1, 'stop');
 run_block($pg1, 'rewind');
 clients_find($pg2, 'the second one is right');

@@ -132,7 +132,7 @@ poll_is(10, sub { codes($port{pg2}) }, $expected{pg2}, 'the elector is stopped: 
 kill 'CONT', $pg2->elector_pid;
 $pg2->value('SELECT pg_terminate_backend(?)', $pg2->elector_pid);
 # another server starts soon
-poll_ok(5, sub { (http_get($port{pg2}, '/leader'))[2] =~ /"state":"elector not running"/ }, 'the elector is gone: the body says so');
+poll_ok(5, sub { (http_get($port{pg2}, '/leader'))[2] =~ /"state":"elector_not_running"/ }, 'the elector is gone: the body says so');
 is(codes($port{pg2}), $expected{pg2}, 'the other addresses are served');
 poll_ok(10, sub { $pg2->elector_pid }, 'the elector is back');
 poll_ok(10, sub { (http_get($port{pg2}, '/leader'))[2] =~ /"connected":true/ }, 'the instance has contact');

@@ -354,7 +354,7 @@ test_row(void **unused)
 	stats_count_lost("jobs", ELECTION_REASON_RESIGNED);
 	status_read_row(0, &row);
 	assert_string_equal(row.election, "jobs");
-	assert_string_equal(row.node_name, "pg1");
+	assert_string_equal(row.node, "pg1");
 	assert_string_equal(row.endpoint, "http://etcd1:2379");
 	assert_string_equal(row.protocol, "grpc");
 	assert_int_equal(row.cluster_id, 11);
@@ -419,20 +419,20 @@ test_row(void **unused)
 	shared_state_end_elector();
 	status_read_row(0, &row);
 	assert_false(row.connected);
-	assert_string_equal(row.state, "elector not running");
+	assert_string_equal(row.state, "elector_not_running");
 	assert_string_equal(row.role, "observer");
 	assert_string_equal(row.last_error, "the elector is not running");
-	assert_string_equal(row.node_name, "pg1");
+	assert_string_equal(row.node, "pg1");
 	pg_start_memory(0);
 	status_read_row(0, &row);
-	assert_string_equal(row.node_name, "by the settings");
+	assert_string_equal(row.node, "by the settings");
 }
 
 static void
 test_is_self(void **unused)
 {
 	strcpy(row.election, "jobs");
-	strcpy(row.node_name, "pg1");
+	strcpy(row.node, "pg1");
 	strcpy(row.key, "jobs/key");
 	assert_true(status_is_self(&row, "jobs/key", "another name"));
 	assert_false(status_is_self(&row, "jobs/another", "pg1"));

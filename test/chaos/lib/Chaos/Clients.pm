@@ -396,7 +396,7 @@ sub run_waiter
 			my ($leads) = $dbh->selectrow_array('SELECT etcd_is_leader(?)', undef, $election);
 			if ($leads) { pause(0.05 + $interval); return; }
 			$asked = now();
-			my ($answer) = $dbh->selectrow_array($call, undef, '20 s', $election);
+			my ($answer) = $dbh->selectrow_array($call, undef, $election, '20 s');
 			$history->write(k => 'wait', i => $node->name, how => $how, b => $asked, a => now(), leads => $answer ? 1 : 0);
 			$asked = undef;
 		},

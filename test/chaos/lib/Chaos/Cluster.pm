@@ -628,7 +628,7 @@ sub is_settled
 	# the original of a copy that has led on a later timeline; the copy is gone
 	for my $node ($self->nodes)
 	{
-		$node->try_value('SELECT etcd_campaign(?)', $Chaos::Clients::election) if grep { $_->{node_name} eq $node->name && $_->{state} eq 'second primary' } @rows;
+		$node->try_value('SELECT etcd_campaign(?)', $Chaos::Clients::election) if grep { $_->{node} eq $node->name && $_->{state} eq 'second_primary' } @rows;
 	}
 	my %leaders = map { $_->{connected} ? $_->{leader} // '' : '' => 1 } @rows;
 	return $self->is_complete(@rows) && !$leaders{''} && keys %leaders == 1 && grep({ $_->{is_leader} } @rows) == 1;
