@@ -333,20 +333,9 @@ CREATE FUNCTION etcd_leader_stats(
 	OUT keepalives bigint,
 	OUT watch_restarts bigint,
 	OUT elections_won bigint,
-	OUT elections_lost_resigned bigint,
-	OUT elections_lost_transferred bigint,
-	OUT elections_lost_lease_expired bigint,
-	OUT elections_lost_key_deleted bigint,
-	OUT elections_lost_key_changed bigint,
-	OUT elections_lost_permission_denied bigint,
-	OUT elections_lost_not_eligible bigint,
-	OUT elections_lost_dropped bigint,
-	OUT elections_lost_shutdown bigint,
-	OUT elections_lost_history_changed bigint,
+	OUT elections_lost bigint,
 	OUT notifications_sent bigint,
 	OUT notifications_failed bigint,
-	OUT latency_min_ms double precision,
-	OUT latency_mean_ms double precision,
 	OUT latency_max_ms double precision,
 	OUT latency_sum_ms double precision,
 	OUT latency_count bigint,
@@ -380,20 +369,9 @@ COMMENT ON COLUMN etcd_leader_stats.leases_granted IS 'leases granted';
 COMMENT ON COLUMN etcd_leader_stats.keepalives IS 'keepalives sent';
 COMMENT ON COLUMN etcd_leader_stats.watch_restarts IS 'watch streams opened';
 COMMENT ON COLUMN etcd_leader_stats.elections_won IS 'how often this instance became the leader';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_resigned IS 'leaderships that ended by etcd_resign()';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_transferred IS 'leaderships that were handed over, by etcd_transfer() or to a node of etcd_leader.preferred_nodes';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_lease_expired IS 'leaderships that ended because etcd did not renew the lease in time';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_deleted IS 'leaderships that ended because somebody deleted the key or revoked the lease';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_changed IS 'leaderships that ended because somebody put the key on another lease';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_permission_denied IS 'leaderships that ended because etcd''s user may no longer read and write the keys of the election';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_not_eligible IS 'leaderships that ended by etcd_leader.candidate';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_dropped IS 'leaderships that ended because the election was removed from etcd_leader.elections';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended because the elector ended, also by a crash of the server';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_history_changed IS 'leaderships that ended because etcd was replaced or restored';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost IS 'how often its leadership ended; etcd_leader_losses has the reasons';
 COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'notifications that were sent, in all databases; one can tell of many changes';
 COMMENT ON COLUMN etcd_leader_stats.notifications_failed IS 'failed attempts to announce events';
-COMMENT ON COLUMN etcd_leader_stats.latency_min_ms IS 'shortest time of an answered request, in ms';
-COMMENT ON COLUMN etcd_leader_stats.latency_mean_ms IS 'mean time of an answered request, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_max_ms IS 'longest time of an answered request, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_sum_ms IS 'sum of the times of all answered requests, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_count IS 'number of answered requests';
@@ -406,13 +384,33 @@ COMMENT ON COLUMN etcd_leader_stats.notifiers_running IS 'number of notifiers th
 COMMENT ON COLUMN etcd_leader_stats.version IS 'version of the library that the server has loaded';
 COMMENT ON COLUMN etcd_leader_stats.stats_reset IS 'when the counters began at 0';
 
+CREATE FUNCTION etcd_leader_losses(
+	OUT reason text,
+	OUT losses bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'etcd_leader_losses'
+LANGUAGE C STABLE PARALLEL SAFE ROWS 10;
+
+COMMENT ON FUNCTION etcd_leader_losses() IS
+'Returns the rows of the view etcd_leader_losses. ERROR 55000: the library was not preloaded.';
+
+CREATE VIEW etcd_leader_losses AS
+	SELECT * FROM etcd_leader_losses();
+
+GRANT SELECT ON etcd_leader_losses TO PUBLIC;
+
+COMMENT ON VIEW etcd_leader_losses IS
+'How often the leadership of this instance ended for each reason of the event unelected, since etcd_leader_stats.stats_reset.';
+COMMENT ON COLUMN etcd_leader_losses.reason IS 'reason of the event unelected';
+COMMENT ON COLUMN etcd_leader_losses.losses IS 'how often leadership ended for this reason';
+
 CREATE FUNCTION etcd_leader_stats_reset()
 RETURNS void
 AS 'MODULE_PATHNAME', 'etcd_leader_stats_reset'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION etcd_leader_stats_reset() IS
-'Sets the counters of etcd_leader_stats, and won and lost of etcd_leader_status, to 0, and stats_reset to now. ERROR 55000: the library was not preloaded.';
+'Sets the counters of etcd_leader_stats and etcd_leader_losses, and won and lost of etcd_leader_status, to 0, and stats_reset to now. ERROR 55000: the library was not preloaded.';
 
 --
 -- Hooks: lines of etcd_leader.hooks_file
@@ -438,7 +436,7 @@ CREATE FUNCTION etcd_leader_hooks(
 	OUT crashes integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'etcd_leader_hooks'
-LANGUAGE C VOLATILE PARALLEL SAFE ROWS 32;
+LANGUAGE C STABLE PARALLEL SAFE ROWS 32;
 
 COMMENT ON FUNCTION etcd_leader_hooks() IS
 'Returns the rows of the view etcd_leader_hooks. ERROR 55000: the library was not preloaded.';
@@ -475,7 +473,7 @@ CREATE FUNCTION etcd_leader_hooks_file(
 	OUT error_at timestamp with time zone)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'etcd_leader_hooks_file'
-LANGUAGE C VOLATILE PARALLEL SAFE ROWS 1;
+LANGUAGE C STABLE PARALLEL SAFE ROWS 1;
 
 COMMENT ON FUNCTION etcd_leader_hooks_file() IS
 'Returns the row of the view etcd_leader_hooks_file. ERROR 55000: the library was not preloaded.';

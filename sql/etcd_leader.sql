@@ -21,17 +21,17 @@ SELECT p.oid::regprocedure AS function,
 FROM pg_proc p
 JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-WHERE e.extname = 'etcd_leader' AND p.proname NOT IN ('etcd_leader_status', 'etcd_leader_problems', 'etcd_leader_endpoints', 'etcd_leader_stats')
+WHERE e.extname = 'etcd_leader' AND p.proname NOT IN ('etcd_leader_status', 'etcd_leader_problems', 'etcd_leader_endpoints', 'etcd_leader_stats', 'etcd_leader_losses')
 ORDER BY p.proname COLLATE "C";
 
 SELECT p.proname, pg_get_function_arguments(p.oid) AS arguments
 FROM pg_proc p
-WHERE p.proname LIKE 'etcd\_%' AND p.proname NOT IN ('etcd_leader_status', 'etcd_leader_problems', 'etcd_leader_endpoints', 'etcd_leader_stats')
+WHERE p.proname LIKE 'etcd\_%' AND p.proname NOT IN ('etcd_leader_status', 'etcd_leader_problems', 'etcd_leader_endpoints', 'etcd_leader_stats', 'etcd_leader_losses')
 ORDER BY p.proname COLLATE "C";
 
 SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod) AS type
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-WHERE c.relname IN ('etcd_leader_event', 'etcd_leader_status', 'etcd_leader_problems', 'etcd_leader_endpoints', 'etcd_leader_stats')
+WHERE c.relname IN ('etcd_leader_event', 'etcd_leader_status', 'etcd_leader_problems', 'etcd_leader_endpoints', 'etcd_leader_stats', 'etcd_leader_losses')
 ORDER BY c.relname, a.attnum;
 
 -- objects and columns of views without a comment: none
@@ -44,7 +44,7 @@ WHERE e.extname = 'etcd_leader' AND d.deptype = 'e'
     WHERE d.classid = 'pg_type'::regclass AND t.oid = d.objid AND (t.typelem <> 0 OR c.relkind IN ('v', 'r')));
 SELECT c.relname, a.attname
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-WHERE c.relname IN ('etcd_leader_status', 'etcd_leader_problems', 'etcd_leader_endpoints', 'etcd_leader_stats')
+WHERE c.relname IN ('etcd_leader_status', 'etcd_leader_problems', 'etcd_leader_endpoints', 'etcd_leader_stats', 'etcd_leader_losses')
   AND col_description(c.oid, a.attnum) IS NULL;
 
 -- a gated statement does not start where this instance does not lead
@@ -82,9 +82,10 @@ SELECT item, subject, severity, problem LIKE 'no contact with etcd, so this inst
        hint, since <= clock_timestamp() AS has_since
 FROM etcd_leader_problems;
 SELECT requests > 0 AS requests, failures > 0 AS failures, timeouts, leases_granted, keepalives,
-       elections_won, elections_lost_resigned, notifications_sent, notifications_failed,
-       latency_min_ms, latency_mean_ms, latency_max_ms, stats_reset < clock_timestamp() AS stats_reset
+       elections_won, elections_lost, notifications_sent, notifications_failed,
+       latency_max_ms, latency_sum_ms, stats_reset < clock_timestamp() AS stats_reset
 FROM etcd_leader_stats;
+SELECT * FROM etcd_leader_losses;
 
 -- no such election
 SELECT etcd_is_leader('gamma');
@@ -256,6 +257,7 @@ SELECT count(*) FROM etcd_leader_events();
 SELECT count(*) FROM etcd_wait_for_event(timeout => '0');
 SELECT count(*) FROM etcd_leader_status;
 SELECT count(*) FROM etcd_leader_stats;
+SELECT * FROM etcd_leader_losses;
 SELECT count(*) FROM etcd_leader_problems;
 SELECT etcd_resign();
 SELECT etcd_campaign();

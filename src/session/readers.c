@@ -40,6 +40,7 @@ PG_FUNCTION_INFO_V1(etcd_require_leader);
 PG_FUNCTION_INFO_V1(etcd_leader_status);
 PG_FUNCTION_INFO_V1(etcd_leader_endpoints);
 PG_FUNCTION_INFO_V1(etcd_leader_stats);
+PG_FUNCTION_INFO_V1(etcd_leader_losses);
 PG_FUNCTION_INFO_V1(etcd_leader_stats_reset);
 PG_FUNCTION_INFO_V1(etcd_leader_check_version);
 
@@ -54,11 +55,10 @@ static const Oid endpoints_columns[] = {
 };
 static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
-	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
-	INT8OID, INT8OID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
-	INT8OID, INT8OID,
-	INT8OID, INT8OID, INT8OID, INT4OID, INT4OID, TEXTOID, TIMESTAMPTZOID
+	INT8OID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, INT8OID,
+	INT8OID, INT8OID, INT8OID, INT8OID, INT4OID, INT4OID, TEXTOID, TIMESTAMPTZOID
 };
+static const Oid losses_columns[] = {TEXTOID, INT8OID};
 
 StaticAssertDecl(lengthof(stats_columns) <= ROW_MAX_COLUMNS, "statistics do not fit into a row");
 
@@ -180,19 +180,16 @@ etcd_leader_endpoints(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The latencies of etcd's answers: least, mean, greatest, sum and number. */
+/* The latencies of etcd's answers: greatest, sum and number. */
 static void
 add_latencies(Row *row)
 {
 	int64		answers = stats_counter(COUNTER_ANSWERS);
-	double		sum_ms = (double) stats_counter(COUNTER_LATENCY_NS_SUM) / NSEC_PER_MSEC;
 
-	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NSEC_PER_MSEC),
-			answers == 0);
-	row_add(row, Float8GetDatum(sum_ms / Max(answers, 1)), answers == 0);
 	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NSEC_PER_MSEC),
 			answers == 0);
-	row_add_value(row, Float8GetDatum(sum_ms));
+	row_add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_SUM) /
+									  NSEC_PER_MSEC));
 	row_add_value(row, Int64GetDatum(answers));
 }
 
@@ -203,6 +200,7 @@ Datum
 etcd_leader_stats(PG_FUNCTION_ARGS)
 {
 	Row			row = {0};
+	int64		losses = 0;
 
 	arguments_require_preloaded();
 	ROWS_BEGIN(stats_columns);
@@ -210,7 +208,8 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	for (SharedCounter counter = COUNTER_REQUESTS; counter <= COUNTER_ELECTIONS_WON; counter++)
 		row_add_value(&row, Int64GetDatum(stats_counter(counter)));
 	for (int reason = ELECTION_REASON_RESIGNED; reason <= ELECTION_REASON_HISTORY_CHANGED; reason++)
-		row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_ELECTIONS_LOST + reason)));
+		losses += stats_counter(COUNTER_ELECTIONS_LOST + reason);
+	row_add_value(&row, Int64GetDatum(losses));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_NOTIFICATIONS_SENT)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_NOTIFICATIONS_FAILED)));
 
@@ -224,6 +223,26 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	row_add_text(&row, ETCD_LEADER_VERSION);
 	row_add_time(&row, stats_reset_at());
 	row_put(fcinfo, &row);
+	return (Datum) 0;
+}
+
+/*
+ * etcd_leader_losses() returns setof record: a row per reason
+ */
+Datum
+etcd_leader_losses(PG_FUNCTION_ARGS)
+{
+	Row			row = {0};
+
+	arguments_require_preloaded();
+	ROWS_BEGIN(losses_columns);
+
+	for (int reason = ELECTION_REASON_RESIGNED; reason <= ELECTION_REASON_HISTORY_CHANGED; reason++)
+	{
+		row_add_text(&row, election_reason_name(reason));
+		row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_ELECTIONS_LOST + reason)));
+		row_put(fcinfo, &row);
+	}
 	return (Datum) 0;
 }
 

@@ -11,7 +11,7 @@
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 
-#define ROW_MAX_COLUMNS 40
+#define ROW_MAX_COLUMNS 24
 
 /* A row under construction; it begins as zero. */
 typedef struct Row

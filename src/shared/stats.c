@@ -64,18 +64,11 @@ stats_latency_limit_ns(int bucket)
 	return (int64) (limits_ms[bucket] * NSEC_PER_MSEC);
 }
 
-/*
- * A reset can come at any point of this function.  Whatever it leaves then,
- * the next answer corrects it: the minimum is not 0 for longer than that.
- */
 void
 stats_count_latency(int64 latency_ns)
 {
 	int			bucket = 0;
-	int64		min_ns = stats_counter(COUNTER_LATENCY_NS_MIN);
 
-	if (min_ns == 0 || latency_ns < min_ns)
-		pg_atomic_write_u64(&stats->counters[COUNTER_LATENCY_NS_MIN], (uint64) latency_ns);
 	if (latency_ns > stats_counter(COUNTER_LATENCY_NS_MAX))
 		pg_atomic_write_u64(&stats->counters[COUNTER_LATENCY_NS_MAX], (uint64) latency_ns);
 	stats_count(COUNTER_LATENCY_NS_SUM, latency_ns);

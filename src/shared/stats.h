@@ -40,7 +40,6 @@ typedef enum SharedCounter
 	COUNTER_HOOKS_CANCELLED,
 	COUNTER_HOOKS_CRASHED,
 	COUNTER_LATENCY_NS_SUM,
-	COUNTER_LATENCY_NS_MIN,		/* set, not added to; 0: none yet */
 	COUNTER_LATENCY_NS_MAX,		/* set, not added to */
 	COUNTER_ANSWERS,			/* how many went into the latencies */
 	COUNTER_LATENCY_BUCKETS,	/* + bucket */

@@ -142,7 +142,7 @@ goes_wrong('no user', { username => '' }, qr/user name is empty/, $good);
 	poll_is($ttl + 1, sub { $pg1->value(q{SELECT string_agg(election || ' ' || reason, ', ') FROM etcd_leader_events(?) WHERE event = 'unelected'}, $before) },
 		'jobs permission_denied', 'rights to one of two revoked: its leadership ends, with the reason');
 	is($pg1->value(q{SELECT etcd_is_leader('jobs')::int}), 0, 'rights to one of two revoked: nobody leads there');
-	is($pg1->value(q{SELECT elections_lost_permission_denied FROM etcd_leader_stats}), 1, 'rights to one of two revoked: it is counted');
+	is($pg1->value(q{SELECT losses FROM etcd_leader_losses WHERE reason = 'permission_denied'}), 1, 'rights to one of two revoked: it is counted');
 	my $other = q{SELECT state FROM etcd_leader_status WHERE election = 'postgres'};
 	ok(!poll(2 * $ttl, sub { $pg1->value($other) ne 'leading' }), 'rights to one of two revoked: the other election is led all the time')
 	  or diag(EtcdLeader::Instance::explain_status($pg1));

@@ -317,7 +317,7 @@ sub resign
 	ok($reset->{fresh}, 'statistics: etcd_leader_stats_reset() sets the time');
 	is($pg1->value($tally), '0 0', 'statistics: no election was won or lost since');
 	is($reset->{$_}, 0, "statistics: $_ begins anew")
-	  for qw(timeouts elections_won elections_lost_resigned notifications_sent commits_refused statements_cancelled);
+	  for qw(timeouts elections_won elections_lost notifications_sent commits_refused statements_cancelled);
 	cmp_ok($reset->{$_}, '<', 20, "statistics: $_ begins anew") for qw(requests keepalives latency_count);
 
 	$_->wait_until_candidate for @nodes;
@@ -330,8 +330,10 @@ sub resign
 		$old->wait_until_candidate;
 	}
 	is($pg1->value($tally), '1 1', 'statistics: won and lost are counted');
-	poll_ok(10, sub { $pg1->value('SELECT latency_count > 0 AND latency_min_ms > 0 AND latency_min_ms <= latency_mean_ms
-		AND latency_mean_ms <= latency_max_ms AND abs(latency_sum_ms / latency_count - latency_mean_ms) < 1e-6 FROM etcd_leader_stats') },
+	is($pg1->value('SELECT elections_lost FROM etcd_leader_stats'), 1, 'statistics: the losses');
+	is($pg1->value(q{SELECT string_agg(reason, ' ') FROM etcd_leader_losses WHERE losses > 0}), 'resigned', 'statistics: and why');
+	poll_ok(10, sub { $pg1->value('SELECT latency_count > 0 AND latency_sum_ms > 0 AND latency_sum_ms / latency_count <= latency_max_ms
+		AND latency_max_ms <= latency_sum_ms FROM etcd_leader_stats') },
 		'statistics: the latencies fit together');
 	is($stats->{version}, $pg1->value(q{SELECT extversion FROM pg_extension WHERE extname = 'etcd_leader'}), 'statistics: the version');
 	$_->wait_until_candidate for @nodes;

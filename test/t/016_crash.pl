@@ -49,7 +49,8 @@ sub resumed_ok
 	my $elector = $leader->elector_pid;
 	my $offset  = $leader->log_size;
 	my $seen    = $next->last_event;
-	my $counted = q{SELECT won, lost, elections_won, elections_lost_shutdown, stats_reset, leases_granted FROM etcd_leader_status, etcd_leader_stats};
+	my $counted = q{SELECT won, lost, elections_won, elections_lost, losses, stats_reset, leases_granted FROM etcd_leader_status, etcd_leader_stats,
+		etcd_leader_losses WHERE reason = 'shutdown'};
 	my $before  = $leader->row($counted);
 	my $last    = $leader->last_event;
 	my $sent    = $leader->value('SELECT notifications_sent FROM etcd_leader_stats');
@@ -59,7 +60,7 @@ sub resumed_ok
 	poll_ok(20, sub { my $p = $leader->try_value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'etcd_leader elector'}); $p && $p != $elector },
 		'elector killed: there is a new one');
 	resumed_ok($leader, $next, $token, $seen, $began, $offset, 'elector killed');
-	$before->{$_}++ for qw(won lost elections_won elections_lost_shutdown);
+	$before->{$_}++ for qw(won lost elections_won elections_lost losses);
 	is_deeply($leader->row($counted), $before, 'elector killed: the statistics go on, with the loss');
 
 	# Leadership may have ended without an event, so a number is skipped.

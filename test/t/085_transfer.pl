@@ -64,7 +64,7 @@ for my $place (1 .. 3)
 	$_->wait_until_candidate for @nodes;
 }
 my $lost = 0;
-$lost += $_->value('SELECT elections_lost_transferred FROM etcd_leader_stats') for @nodes;
+$lost += $_->value('SELECT losses FROM etcd_leader_losses WHERE reason = ?', 'transferred') for @nodes;
 is($lost, 3, 'each is counted, as what it was');
 
 # ---- refused calls -----------------------------------------------------------------
