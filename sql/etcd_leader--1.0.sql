@@ -5,12 +5,9 @@
 
 -- Others may create in the schema of the extension before the script runs, or
 -- own it.  An operator or a function there that fits the types better than the
--- one of pg_catalog would be found first.  So each operator and function of a
--- query here, and in the scripts of updates, names pg_catalog; functions of the
--- extension are called with exactly their types.  These look for an operator by
--- its name, and are not used: IN, ANY, LIKE, BETWEEN, USING, NULLIF, CASE with a
--- value, IS DISTINCT FROM, and rows that are compared.  A body of a function is
--- parsed here (BEGIN ATOMIC), and not when it is called.
+-- one of pg_catalog would be found first.  So this script, and the scripts of
+-- updates, use no operator and no function but the extension's own, with exactly
+-- their types, and have no body of a function in SQL.
 
 -- The loaded library may be older than this script.  Raise an error in that
 -- case.  Every script begins with this, also those of updates.
@@ -494,61 +491,10 @@ COMMENT ON COLUMN etcd_leader_hooks_file.error_at IS 'when that was';
 -- The set-up: the elector tries everything anew
 --
 
-CREATE FUNCTION etcd_leader_check_server(timeout interval DEFAULT '5 s')
-RETURNS TABLE (item text, subject text, severity text, problem text, hint text, since timestamp with time zone)
-AS 'MODULE_PATHNAME', 'etcd_leader_check_server'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION etcd_leader_check_server(interval) IS
-'Returns the rows of etcd_leader_check() that SQL cannot find out. timeout: as there. ERROR 57014: cancelled; 55000: the library was not preloaded.';
-
 CREATE FUNCTION etcd_leader_check(timeout interval DEFAULT '5 s')
 RETURNS TABLE (item text, subject text, severity text, problem text, hint text, since timestamp with time zone)
-LANGUAGE SQL VOLATILE PARALLEL UNSAFE
-BEGIN ATOMIC
-	SELECT * FROM etcd_leader_check_server(timeout) AS c
-	WHERE NOT (item OPERATOR(pg_catalog.=) 'settings' AND EXISTS (SELECT FROM pg_catalog.pg_settings AS s
-		WHERE s.name OPERATOR(pg_catalog.=) c.subject AND s.pending_restart))
-	UNION ALL
-	SELECT 'sql_version', NULL, 'warning',
-		pg_catalog.format('the library has version %s, and the SQL objects %s', version, extversion),
-		'If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server.',
-		NULL
-	FROM pg_catalog.pg_extension, etcd_leader_stats()
-	WHERE extname OPERATOR(pg_catalog.=) 'etcd_leader' AND extversion OPERATOR(pg_catalog.<>) version
-	UNION ALL
-	SELECT 'schema', schema, 'warning',
-		CASE WHEN is_create THEN pg_catalog.format('%s may create functions in the schema, and calls that mean those of the extension can reach these', roles)
-			ELSE 'only superusers and owners may use the schema: for all others the functions do not exist' END,
-		CASE WHEN is_create THEN 'Move the extension to a schema of its own by ALTER EXTENSION etcd_leader SET SCHEMA, or revoke CREATE on the schema.'
-			ELSE pg_catalog.format('Run: GRANT USAGE ON SCHEMA %I TO PUBLIC', schema) END,
-		NULL
-	FROM (SELECT nspname::text AS schema, is_create,
-			CASE WHEN pg_catalog.has_schema_privilege('public'::name, n.oid, privilege) THEN 'PUBLIC'
-				ELSE (SELECT pg_catalog.string_agg(CASE WHEN i OPERATOR(pg_catalog.>) 5 THEN '...' ELSE rolname::text END, ', ' ORDER BY i)
-					FROM (SELECT rolname, pg_catalog.row_number() OVER (ORDER BY rolname) AS i FROM pg_catalog.pg_roles
-						WHERE NOT rolsuper AND oid OPERATOR(pg_catalog.<>) extowner AND rolname OPERATOR(pg_catalog.!~) '^pg_'
-							AND pg_catalog.has_schema_privilege(oid, n.oid, privilege) LIMIT 6) AS few) END AS roles
-		FROM pg_catalog.pg_extension JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) extnamespace,
-			(VALUES ('create', true), ('usage', false)) AS p(privilege, is_create)
-		WHERE extname OPERATOR(pg_catalog.=) 'etcd_leader') AS s
-	WHERE is_create OPERATOR(pg_catalog.=) (roles IS NOT NULL)
-	UNION ALL
-	SELECT 'require_leadership_of',
-		pg_catalog.concat_ws(' in ',
-			CASE WHEN setrole OPERATOR(pg_catalog.<>) 0 THEN pg_catalog.format('role %s', coalesce(rolname::text, setrole::text)) END,
-			CASE WHEN setdatabase OPERATOR(pg_catalog.<>) 0 THEN pg_catalog.format('database %s', coalesce(datname::text, setdatabase::text)) END),
-		'error',
-		pg_catalog.format('election "%s" is not in etcd_leader.elections, so every write fails', election),
-		'Correct the setting by ALTER ROLE or ALTER DATABASE, or add the election to etcd_leader.elections.',
-		NULL
-	FROM (SELECT setrole, setdatabase, pg_catalog.regexp_replace(config, '^[^=]*=', '') AS election
-			FROM pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) AS config
-			WHERE config OPERATOR(pg_catalog.~) '^etcd_leader\.require_leadership_of=.') AS e
-		LEFT JOIN pg_catalog.pg_roles ON pg_roles.oid OPERATOR(pg_catalog.=) setrole
-		LEFT JOIN pg_catalog.pg_database ON pg_database.oid OPERATOR(pg_catalog.=) setdatabase
-	WHERE NOT EXISTS (SELECT FROM etcd_leader_status() AS s WHERE s.election OPERATOR(pg_catalog.=) e.election);
-END;
+AS 'MODULE_PATHNAME', 'etcd_leader_check'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_leader_check(interval) IS
 'Has the elector try everything anew, waits for that, and returns the rows of etcd_leader_problems, and those that only a session can find; no row if nothing is wrong. timeout: for so long at most; NULL means without limit. ERROR 57014: cancelled; 55000: the library was not preloaded.';
@@ -567,7 +513,6 @@ REVOKE ALL ON FUNCTION etcd_get(text, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_hooks() FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_hooks_file() FROM PUBLIC;
-REVOKE ALL ON FUNCTION etcd_leader_check_server(interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_check(interval) FROM PUBLIC;
 
 --
@@ -577,5 +522,4 @@ REVOKE ALL ON FUNCTION etcd_leader_check(interval) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION etcd_candidates(text) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION etcd_leader_hooks_file() TO pg_monitor;
 GRANT SELECT ON etcd_leader_hooks_file TO pg_monitor;
-GRANT EXECUTE ON FUNCTION etcd_leader_check_server(interval) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION etcd_leader_check(interval) TO pg_monitor;

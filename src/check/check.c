@@ -2,7 +2,7 @@
  *
  * check.c
  *	  etcd_leader_check(): the list of problems, after the elector has tried
- *	  everything anew; and what the catalogs of this database show.
+ *	  everything anew; and what only a session can see.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,13 +18,14 @@
 #include "utils/syscache.h"
 #include "utils/varlena.h"
 
+#include "catalogs.h"
 #include "session/arguments.h"
 #include "session/problem_rows.h"
 #include "settings/settings.h"
 #include "shared/mailbox.h"
 #include "shared/state.h"
 
-PG_FUNCTION_INFO_V1(etcd_leader_check_server);
+PG_FUNCTION_INFO_V1(etcd_leader_check);
 
 /* ---- the elector ----------------------------------------------------------- */
 
@@ -35,7 +36,8 @@ ask_elector(FunctionCallInfo fcinfo, int64 until_us)
 	SharedReply *reply = palloc(sizeof(SharedReply));
 	bool		is_done = mailbox_ask(&request, until_us, reply);
 
-	problem_rows_put_list(fcinfo);
+	/* a new value that waits for a restart is no mistake in a file */
+	problem_rows_put_list(fcinfo, catalogs_pending_settings());
 	if (!is_done && shared_state_has_elector())
 		problem_rows_put(fcinfo, PROBLEM_ELECTOR, "", 0,
 						 "the elector has not tried everything within the time-out, so the list "
@@ -113,11 +115,11 @@ check_node_name(FunctionCallInfo fcinfo)
 }
 
 /*
- * etcd_leader_check_server(timeout interval) returns table (item, subject,
- * severity, problem, hint, since)
+ * etcd_leader_check(timeout interval) returns table (item, subject, severity,
+ * problem, hint, since)
  */
 Datum
-etcd_leader_check_server(PG_FUNCTION_ARGS)
+etcd_leader_check(PG_FUNCTION_ARGS)
 {
 	ListCell   *cell;
 
@@ -128,5 +130,6 @@ etcd_leader_check_server(PG_FUNCTION_ARGS)
 		check_database(fcinfo, lfirst(cell));
 	check_preload(fcinfo);
 	check_node_name(fcinfo);
+	catalogs_put_problems(fcinfo);
 	return (Datum) 0;
 }

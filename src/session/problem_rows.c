@@ -13,6 +13,7 @@
 #include "arguments.h"
 #include "problem_rows.h"
 #include "rows.h"
+#include "settings/settings.h"
 
 PG_FUNCTION_INFO_V1(etcd_leader_problems);
 
@@ -42,7 +43,7 @@ problem_rows_put(FunctionCallInfo fcinfo, ProblemItem item, const char *subject,
 }
 
 void
-problem_rows_put_list(FunctionCallInfo fcinfo)
+problem_rows_put_list(FunctionCallInfo fcinfo, const List *except)
 {
 	Problems   *problems = palloc(sizeof(Problems));
 
@@ -51,6 +52,8 @@ problem_rows_put_list(FunctionCallInfo fcinfo)
 	{
 		const Problem *problem = &problems->problems[i];
 
+		if (problem->item == PROBLEM_SETTINGS && settings_is_listed(except, problem->subject))
+			continue;
 		problem_rows_put(fcinfo, problem->item, problem->subject, problem->since, problem->text,
 						 problem->hint);
 	}
@@ -65,6 +68,6 @@ etcd_leader_problems(PG_FUNCTION_ARGS)
 {
 	arguments_require_preloaded();
 	problem_rows_begin(fcinfo);
-	problem_rows_put_list(fcinfo);
+	problem_rows_put_list(fcinfo, NIL);
 	return (Datum) 0;
 }

@@ -9,6 +9,8 @@
 #define PROBLEM_ROWS_H
 
 #include "fmgr.h"
+#include "nodes/pg_list.h"
+
 #include "shared/problems.h"
 
 /* Begins the result of a function that returns problems. */
@@ -18,7 +20,7 @@ extern void problem_rows_begin(FunctionCallInfo fcinfo);
 extern void problem_rows_put(FunctionCallInfo fcinfo, ProblemItem item, const char *subject,
 							 TimestampTz since, const char *text, const char *hint);
 
-/* The list in shared memory. */
-extern void problem_rows_put_list(FunctionCallInfo fcinfo);
+/* The list in shared memory, without the problems of these settings (char *). */
+extern void problem_rows_put_list(FunctionCallInfo fcinfo, const List *except);
 
 #endif							/* PROBLEM_ROWS_H */

@@ -52,12 +52,10 @@ sub stats_part
 sub update_script
 {
 	my ($version, $part) = @_;
-	# what depends on the statistics, and the grants behind it
-	my ($uses) = $script =~ /^(CREATE FUNCTION etcd_leader_check_server\(.*)\z/ms or die;
 	my ($check) = $script =~ /^(CREATE FUNCTION etcd_leader_check_version.*?^DROP FUNCTION [^\n]*\n)/ms or die;
 	return for_version($version, $check)
-	  . "DROP FUNCTION etcd_leader_check(interval);\nDROP FUNCTION etcd_leader_check_server(interval);\nDROP VIEW etcd_leader_stats;\nDROP FUNCTION etcd_leader_stats();\nDROP FUNCTION etcd_leader_stats_reset();\n"
-	  . "${part}REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;\n" . $uses;
+	  . join('', map { "DROP VIEW etcd_leader_$_;\nDROP FUNCTION etcd_leader_$_();\n" } qw(stats losses)) . "DROP FUNCTION etcd_leader_stats_reset();\n"
+	  . "${part}REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;\n";
 }
 
 EtcdLeader::Installation::copy_sources("$dir/sources");
@@ -217,8 +215,8 @@ my @functions = $node->rows(q{
 	                  WHERE t.oid = p.prorettype AND a.attnum > 0 ORDER BY a.attnum) END AS columns
 	FROM pg_proc p WHERE p.proname LIKE 'etcd%' AND p.proretset AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') ORDER BY p.proname});
 is(join(' ', map { $_->{name} } @functions),
-	'etcd_candidates etcd_get etcd_leader_check_server etcd_leader_endpoints etcd_leader_events etcd_leader_hooks etcd_leader_hooks_file '
-	  . 'etcd_leader_problems etcd_leader_stats etcd_leader_status etcd_wait_for_event', 'functions that return rows');
+	'etcd_candidates etcd_get etcd_leader_check etcd_leader_endpoints etcd_leader_events etcd_leader_hooks etcd_leader_hooks_file '
+	  . 'etcd_leader_losses etcd_leader_problems etcd_leader_stats etcd_leader_status etcd_wait_for_event', 'functions that return rows');
 for my $f (@functions)
 {
 	my @columns = @{ $f->{columns} };
