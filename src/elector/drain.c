@@ -97,7 +97,7 @@ elector_serve_drains(void)
 	elector_cancel_abandoned();
 	waiting = election_draining(elector_core);
 	open = fenced_slots();
-	for (int slot = 0; slot < settings_max_elections; slot++)
+	for (int slot = 0; slot < ELECTION_MAX_ELECTIONS; slot++)
 	{
 		uint32		bit = UINT32_C(1) << slot;
 

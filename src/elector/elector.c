@@ -49,7 +49,6 @@
 #include "hooks/hooks.h"
 #include "http_launcher.h"
 #include "notifier/notifier.h"
-#include "settings/settings.h"
 #include "shared/crash_memory.h"
 #include "shared/stats.h"
 
@@ -342,7 +341,7 @@ begin_elector(void)
 					 errhint("Increase \"max_files_per_process\".")));
 	}
 	elector_client = etcd_client_create(&callbacks);
-	elector_core = election_create(&port, settings_max_elections);
+	elector_core = election_create(&port, ELECTION_MAX_ELECTIONS);
 	if (elector_client == NULL || elector_core == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),

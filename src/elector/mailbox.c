@@ -366,7 +366,7 @@ elector_cancel_abandoned(void)
 static void
 send_verifications(void)
 {
-	for (int slot = 0; slot < settings_max_elections; slot++)
+	for (int slot = 0; slot < ELECTION_MAX_ELECTIONS; slot++)
 	{
 		if (to_verify[slot] == 0 || verifying[slot] != 0)
 			continue;

@@ -220,8 +220,8 @@ check_elections(char **newval, void **extra, GucSource source)
 	List	   *names;
 	ElectionList *list;
 
-	if (!check_list(*newval, 0, settings_max_elections, "There must be at most %d elections, the "
-					"value of \"etcd_leader.max_elections\".", check_election))
+	if (!check_list(*newval, 0, ELECTION_MAX_ELECTIONS, "There must be at most %d elections.",
+					check_election))
 		return false;
 	list = compat_guc_malloc(sizeof(ElectionList));
 	if (list == NULL)
@@ -650,10 +650,6 @@ static const StringSetting string_settings[] = {
 static void
 define_election_numbers(void)
 {
-	DefineCustomIntVariable("etcd_leader.max_elections",
-							"Sets the maximum number of elections.",
-							NULL, &settings_max_elections, 16, 1, ELECTION_MAX_ELECTIONS,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("etcd_leader.candidate",
 							 "Sets when this instance is a candidate.",
 							 NULL, &settings_candidate, CANDIDATE_PRIMARY, candidate_options,

@@ -47,7 +47,6 @@ char	   *settings_notify_databases;
 char	   *settings_notify_channel;
 int			settings_request_timeout_ms;
 int			settings_connect_timeout_ms;
-int			settings_max_elections;
 char	   *settings_require_leadership_of;
 bool		settings_cancel_on_loss;
 char	   *settings_read_only_unless_leader_of;

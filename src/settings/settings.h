@@ -60,7 +60,6 @@ extern char *settings_notify_databases;
 extern char *settings_notify_channel;
 extern int	settings_request_timeout_ms;
 extern int	settings_connect_timeout_ms;
-extern int	settings_max_elections;
 extern char *settings_require_leadership_of;
 extern bool settings_cancel_on_loss;
 extern char *settings_read_only_unless_leader_of;

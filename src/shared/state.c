@@ -35,7 +35,6 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "events.h"
-#include "settings/settings.h"
 #include "shared/state.h"
 #include "shared/snapshot.h"
 
@@ -229,7 +228,7 @@ withdraw(SharedSlot *slot)
 static void
 withdraw_all(void)
 {
-	for (int i = 0; i < settings_max_elections; i++)
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 		withdraw(&slots[i].slot);
 }
 
@@ -242,7 +241,7 @@ free_slots(void)
 	memset(&nothing, 0, sizeof(nothing));
 	withdraw_all();
 	begin_layout_change();
-	for (int i = 0; i < settings_max_elections; i++)
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 		shared_snapshot_write(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing),
 							  &nothing);
 	end_layout_change();
@@ -344,7 +343,7 @@ shared_state_publish(int slot_number, const ElectionView *view)
 	bool		is_open = leads && view->state != ELECTION_DRAINING;
 	bool		was_open = pg_atomic_read_u64(&slot->open_ns) != 0;
 
-	Assert(slot_number >= 0 && slot_number < settings_max_elections);
+	Assert(slot_number >= 0 && slot_number < ELECTION_MAX_ELECTIONS);
 
 	/*
 	 * This comes first.  A deadline must not be combined with the token or the
@@ -399,7 +398,7 @@ shared_state_find(const char *name, uint64 *layout)
 		if (*layout & 1)
 			return -1;
 		/* shared_snapshot_read() has barriers, which keep its copy between the layouts */
-		for (int i = 0; i < settings_max_elections; i++)
+		for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 		{
 			SharedElection election;
 
@@ -506,7 +505,7 @@ shared_state_next_deadline_ns(void)
 	int64		now_ns = clock_now_ns();
 	int64		next_ns = PG_INT64_MAX;
 
-	for (int i = 0; i < settings_max_elections; i++)
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
 		int64		deadline_ns = (int64) pg_atomic_read_u64(&slots[i].slot.deadline_ns);
 

@@ -65,7 +65,7 @@ typedef struct Plan
 	int			nendpoints;
 	bool		balanced;		/* an endpoint leads to any member */
 	bool		is_slow;		/* everything is answered, but late */
-	int			slots;			/* max_elections of an instance */
+	int			slots;			/* places for elections in an instance */
 
 	/* etcd's version and settings */
 	int			dialect;		/* of the gateway: 1 or 2 */

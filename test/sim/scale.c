@@ -34,7 +34,7 @@
 #define QUIET_NS		(1500 * MS)
 #define MAX_LATE_NS		(100 * MS)
 
-/* The default of etcd_leader.max_elections. */
+/* An instance with many elections. */
 #define USUAL_ELECTIONS	16
 
 /* Room for all rows of one kind. */

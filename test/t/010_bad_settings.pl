@@ -6,7 +6,7 @@ use EtcdLeader::Test;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd,
-	conf => "etcd_leader.max_elections = 3\netcd_leader.safety_margin = 400\n");
+	conf => "etcd_leader.safety_margin = 400\n");
 $pg1->wait_until_leader;
 my $token   = $pg1->token;
 my $elector = $pg1->elector_pid;
@@ -50,7 +50,7 @@ my @bad = (
 	[ elections => 'a,""',                        qr/must not be empty/ ],
 	[ elections => 'e' x 128,                     qr/at most 127 bytes/ ],
 	[ elections => 'a,b,a',                       qr/"a" is listed more than once/ ],
-	[ elections => 'a,b,c,d',                     qr/at most 3 elections.*max_elections/s ],
+	[ elections => join(',', map { "e$_" } 1 .. 33), qr/at most 32 elections/ ],
 	[ elections => 'a,a/b',                       qr/"a\/b" would count as candidates of election "a".*must not/s ],
 	[ elections => 'a/b,a',                       qr/"a\/b" would count as candidates of election "a".*must not/s ],
 	[ elections => "a\x01",                       qr/must not contain control characters/ ],
@@ -169,10 +169,6 @@ for my $case (@fine)
 	$pg1->dbh->do("ALTER SYSTEM RESET etcd_leader.$name");
 }
 
-# max_elections is for the start of the server alone.
-is(($pg1->failure('ALTER SYSTEM SET etcd_leader.max_elections = 0'))[0], '22023', 'max_elections = 0 is refused');
-is(($pg1->failure('ALTER SYSTEM SET etcd_leader.max_elections = 33'))[0], '22023', 'max_elections = 33 is refused');
-is(($pg1->failure('SET etcd_leader.max_elections = 4'))[0], '55P02', 'max_elections cannot be changed now');
 is(($pg1->failure('SET etcd_leader.ttl = 4'))[0], '55P02', 'ttl cannot be changed in a session');
 
 # A name that does not exist is refused in the same way.
@@ -227,7 +223,7 @@ sub try_in_file
 }
 
 my %tried;
-for my $case (@bad, [ max_elections => '33', qr/1 \.\. 32/ ], [ candidat => 'never', qr/has no such setting.*how the name is spelt/s ])
+for my $case (@bad, [ candidat => 'never', qr/has no such setting.*how the name is spelt/s ])
 {
 	my ($name, $value, $expected) = @$case;
 	my $shown = length $value > 40 ? substr($value, 0, 40) . '...' : $value;
@@ -250,7 +246,7 @@ is(join(' ', grep { !$tried{$_} && !/^hooks?_/ } @settings), '', 'every setting 
 }
 
 # And the server does start with good values, in any spelling.
-append_to_file($conf, "ETCD_LEADER.TTL = 5000ms\netcd_leader.candidate = Primary\netcd_leader.max_elections = 16\netcd_leader.cancel_on_loss = true\n");
+append_to_file($conf, "ETCD_LEADER.TTL = 5000ms\netcd_leader.candidate = Primary\netcd_leader.cancel_on_loss = true\n");
 $pg1->start;
 $pg1->wait_until_leader;
 is($pg1->value('SHOW etcd_leader.ttl'), '5s', 'good ones are taken at a start');

@@ -6,7 +6,7 @@ use EtcdLeader::Relay;
 my $etcd  = EtcdLeader::Etcd->new(members => 3);
 my @nodes = map {
 	EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => 5 },
-		conf => "max_worker_processes = 16\netcd_leader.max_elections = 4\n")
+		conf => "max_worker_processes = 16\n")
 } qw(pg1 pg2);
 my ($pg1, $pg2) = @nodes;
 $_->wait_until_candidate for @nodes;
@@ -111,14 +111,11 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 	poll_is(10, sub { scalar(my @c = $etcd->candidates('jobs')) }, 0, 'elections: no key is left behind');
 
 	# as many as fit, and all others instead of them
-	$_->configure(elections => 'postgres,a,b,c') for @nodes;
-	poll_ok(10, sub { $pg1->status('c') && $pg1->status('c')->{create_revision} }, 'elections: max_elections of them');
-	$_->configure(elections => 'postgres,d,e,f') for @nodes;
-	poll_ok(10, sub { my $s = $pg1->status('f'); $s && $s->{create_revision} }, 'elections: and others instead');
-	for my $name (qw(a b c))
-	{
-		poll_is(10, sub { scalar(my @c = $etcd->candidates($name)) }, 0, "elections: no key of $name is left behind");
-	}
+	$_->configure(elections => join(',', 'postgres', map { "a$_" } 1 .. 31)) for @nodes;
+	poll_ok(10, sub { $pg1->status('a31') && $pg1->status('a31')->{create_revision} }, 'elections: 32 of them');
+	$_->configure(elections => join(',', 'postgres', 'd', map { "b$_" } 1 .. 30)) for @nodes;
+	poll_ok(10, sub { my $s = $pg1->status('b30'); $s && $s->{create_revision} }, 'elections: and others instead');
+	poll_is(10, sub { join ' ', map { $_->{key} } map { $etcd->candidates("a$_") } 1 .. 31 }, '', 'elections: no key is left behind');
 	# the first election has changed, and so has the default
 	$_->configure(elections => 'd,postgres') for @nodes;
 	poll_ok(10, sub { $pg1->value('SELECT election FROM etcd_leader_status ORDER BY election LIMIT 1') eq 'd'

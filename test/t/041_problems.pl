@@ -147,7 +147,7 @@ my $token = $pg->token;
 		make => sub { append_to_file($pg->data_dir . '/postgresql.auto.conf', "etcd_leader.tll = 5\n") }, mend => sub { $pg->adjust_conf('postgresql.auto.conf', 'etcd_leader.tll', undef) });
 	try('a line that cannot be read', item => 'settings', subject => 'postgresql.conf', severity => 'warning', text => qr/^line \d+ of file "postgresql\.conf": syntax error/,
 		make => sub { $append->("listen to = me\n") }, mend => sub { $pg->adjust_conf('postgresql.conf', 'listen', undef) });
-	$append->("etcd_leader.max_elections = 20\n");
+	$append->("max_prepared_transactions = 20\n");
 	$pg->reload;
 	is_fine($pg, 'a change that waits for a restart is no problem');
 }

@@ -78,7 +78,7 @@ $upkeep->stop('KILL');
 	my $offset  = $other->log_size;
 	# more elections than one would think of
 	my @many = map { "many$_" } 1 .. 20;
-	my $busy = EtcdLeader::Instance->create('pg4', etcd => $etcd, settings => { ttl => 60, elections => join(',', @many), max_elections => 20 });
+	my $busy = EtcdLeader::Instance->create('pg4', etcd => $etcd, settings => { ttl => 60, elections => join(',', @many) });
 	$busy->wait_until_leader($_) for @many;
 	my $filled = 0;
 	for (1 .. 80)

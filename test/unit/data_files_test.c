@@ -44,7 +44,6 @@ static const SharedPart *const parts[] = {
 
 /* ---- what the files need of others --------------------------------------------- */
 
-int			settings_max_elections = 1;
 int			settings_second_primary = SECOND_PRIMARY_REFUSE;
 bool		IsPostmasterEnvironment = true;
 char	   *DataDir = "/data";

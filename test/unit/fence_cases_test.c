@@ -41,7 +41,6 @@ static char setting[ELECTION_NAME_SIZE];
 char	   *settings_require_leadership_of = setting;
 bool		settings_requires_by_role;
 bool		settings_cancel_on_loss;
-int			settings_max_elections = NELECTIONS;
 
 static int64 counters[COUNTER_COUNT];
 static const char *known_leader;

@@ -76,7 +76,6 @@ violate(const char *what)
 char	   *settings_require_leadership_of;
 bool		settings_requires_by_role;
 bool		settings_cancel_on_loss;
-int			settings_max_elections = NELECTIONS + 1;
 
 void
 stats_count(SharedCounter counter, int64 n)

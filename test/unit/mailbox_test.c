@@ -33,7 +33,6 @@ static const SharedPart *const parts[] = {
 	&mailbox_part, &mailbox_page_part
 };
 
-int			settings_max_elections = 1;
 
 /* ---- the world ---------------------------------------------------------------------- */
 

@@ -30,7 +30,6 @@
 #define START_NS	(1000 * NSEC_PER_SEC)
 #define NSLOTS		3
 
-int			settings_max_elections = NSLOTS;
 
 /* ---- parts of the memory ----------------------------------------------------------- */
 

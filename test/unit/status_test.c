@@ -36,7 +36,6 @@ static const SharedPart *const parts[] = {
 
 /* ---- what the files need of others --------------------------------------------- */
 
-int			settings_max_elections = 4;
 uint64		settings_elections_generation;
 TimestampTz PgStartTime = 77;
 
