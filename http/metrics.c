@@ -228,11 +228,11 @@ append_stats(StringInfo out, const EtcdLeaderStats *stats)
 	append_metric(out, "etcd_leader_transactions_refused_total", "counter",
 				  "Calls that required leadership while the instance drained.",
 				  stats->transactions_refused);
-	begin_metric(out, "etcd_leader_certificate_expires_days", "gauge",
-				 "Days until the client certificate for etcd expires; negative if it has expired.");
+	begin_metric(out, "etcd_leader_certificate_expires_seconds", "gauge",
+				 "Seconds until the client certificate for etcd expires; negative if it has expired.");
 	if (stats->has_certificate)
-		appendStringInfo(out, "etcd_leader_certificate_expires_days %.3f\n",
-						 stats->certificate_days);
+		appendStringInfo(out, "etcd_leader_certificate_expires_seconds %.0f\n",
+						 stats->certificate_days * SECS_PER_DAY);
 	begin_metric(out, hooks, "counter", "Runs of hooks that have ended, by status.");
 	for (int i = 0; i < stats->nhook_statuses; i++)
 		append_sample(out, hooks, "status", stats->hook_runs[i].status, stats->hook_runs[i].count);

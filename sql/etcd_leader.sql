@@ -257,7 +257,7 @@ SELECT count(*) FROM etcd_leader_events();
 SELECT count(*) FROM etcd_wait_for_event(timeout => '0');
 SELECT count(*) FROM etcd_leader_status;
 SELECT count(*) FROM etcd_leader_stats;
-SELECT * FROM etcd_leader_losses;
+SELECT count(*) FROM etcd_leader_losses;
 SELECT count(*) FROM etcd_leader_problems;
 SELECT etcd_resign();
 SELECT etcd_campaign();

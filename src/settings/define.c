@@ -636,7 +636,7 @@ static const StringSetting string_settings[] = {
 		GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
 		"In a hook, tells its event.",
 		"Empty elsewhere."},
-	{"etcd_leader.hook_token", &hook_facts[2], "", PGC_USERSET,
+	{"etcd_leader.hook_fencing_token", &hook_facts[2], "", PGC_USERSET,
 		GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
 		"In a hook, tells the fencing token that was won or lost.",
 		"Empty elsewhere."},

@@ -20,8 +20,8 @@ my @hooks = (
 	q{elected all postgres boss 1min "INSERT INTO public.effect VALUES (public.etcd_fencing_token(), 'quick')"},
 	# is often within its transaction when leadership is lost
 	q{elected all postgres boss 1min "INSERT INTO public.effect SELECT public.etcd_fencing_token(), 'slow' FROM pg_sleep(0.2 * random())"},
-	q{elected all postgres boss 1min "UPDATE public.switch SET state = 'on', token = current_setting('etcd_leader.hook_token')::bigint"},
-	q{unelected all postgres boss 20s "INSERT INTO public.off (token) VALUES (nullif(current_setting('etcd_leader.hook_token'), '')::bigint); UPDATE public.switch SET state = 'off'"});
+	q{elected all postgres boss 1min "UPDATE public.switch SET state = 'on', token = current_setting('etcd_leader.hook_fencing_token')::bigint"},
+	q{unelected all postgres boss 20s "INSERT INTO public.off (token) VALUES (nullif(current_setting('etcd_leader.hook_fencing_token'), '')::bigint); UPDATE public.switch SET state = 'off'"});
 my %nodes = map { $_ => create_with_hooks($_, \@hooks, etcd => $etcd, settings => { hooks_max_workers => 4 },
 	conf => "track_commit_timestamp = on\nlog_min_messages = warning\nfsync = on\n",
 	sql => [ 'CREATE ROLE boss LOGIN SUPERUSER', 'CREATE TABLE effect (id serial, token bigint, hook text)' =~ s/id serial, //r, 'CREATE TABLE switch (state text, token bigint)', q{INSERT INTO switch VALUES ('off')},

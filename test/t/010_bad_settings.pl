@@ -242,7 +242,7 @@ for my $case (@bad, [ candidat => 'never', qr/has no such setting.*how the name 
 is(join(' ', grep { !$tried{$_} && !/^hooks?_/ } @settings), '', 'every setting was tried');
 {
 	my (undef, $log) = try_start('-c', 'etcd_leader.ttl=1', '-c', 'etcd_leader.notify_channel=', '-c', 'Etcd_Leader.candidate=nevr');
-	like($log, qr/parameter "etcd_leader\.$_"/, "several bad ones: $_ is named") for qw(ttl channel candidate);
+	like($log, qr/parameter "etcd_leader\.$_"/, "several bad ones: $_ is named") for qw(ttl notify_channel candidate);
 }
 
 # And the server does start with good values, in any spelling.

@@ -197,7 +197,7 @@ $other->do('DROP EXTENSION etcd_leader');
 	$node->value($_) for 'CREATE DATABASE planted', 'CREATE ROLE mallory LOGIN';
 	my $dbh = $node->connect_db('planted');
 	$dbh->do($_) for 'GRANT CREATE ON SCHEMA public TO mallory', q{CREATE EXTENSION etcd_leader VERSION '0.9'};
-	cmp_ok(plant_traps($node->connect_db('planted', user => 'mallory'), $node->dbh), '>', 1000, 'traps are planted before the update');
+	cmp_ok(plant_traps($node->connect_db('planted', user => 'mallory'), model($node)), '>', 1000, 'traps are planted before the update');
 	$dbh->do('ALTER EXTENSION etcd_leader UPDATE');
 	is(join("\n", foreign_references($dbh)), '', 'an updated extension does not refer to them');
 	$dbh->disconnect;
@@ -231,6 +231,8 @@ for my $f (@functions)
 		'a column less'     => [ @columns[ 0 .. $#columns - 1 ] ],
 		'a column more'     => [ @columns, 'text' ],
 		'another last type' => [ @columns[ 0 .. $#columns - 1 ], 'smallint' ]);
+	# a table of one column is no row
+	delete $mistakes{'a column less'} if @columns == 2;
 	for my $mistake (sort keys %mistakes)
 	{
 		$node->dbh->do('BEGIN');

@@ -10,29 +10,12 @@ my $etcd = EtcdLeader::Etcd->new;
 my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { watched_prefixes => 'flags/' });
 $node->wait_until_leader;
 
-# The queries of etcd_leader_check(), as they stand in its source.
-my %query;
-{
-	my $source = EtcdLeader::Installation::source('src/check/catalogs.c');
-	while ($source =~ /^static const char (\w+)_query\[\] =\n((?:\t".*"\n?)+);/mg)
-	{
-		my ($name, $text) = ($1, $2);
-		$query{$name} = join '', $text =~ /^\t"(.*)"$/mg;
-	}
-	is(join(' ', sort keys %query), 'required schema version', 'the queries of the check');
-}
+my %query = queries_of_check();
+is(join(' ', sort keys %query), 'required schema version', 'the queries of the check');
 
 # ---- the references of the extension -----------------------------------------
 
-# what the queries of the check use, as if they were views of the extension
-$node->value('CREATE DATABASE model');
-my $model = $node->connect_db('model');
-$model->do('CREATE EXTENSION etcd_leader');
-for my $name (sort keys %query)
-{
-	$model->do("CREATE VIEW check_$name AS $query{$name}");
-	$model->do("ALTER EXTENSION etcd_leader ADD VIEW check_$name");
-}
+my $model      = model($node);
 my @references = references($model);
 my %count;
 $count{ $_->{catalog} }++ for @references;
@@ -44,6 +27,7 @@ is(join(' ', string_bodies($model)), '', 'no body of a function is resolved when
 # ---- traps --------------------------------------------------------------------
 
 $node->value('CREATE ROLE mallory LOGIN');
+$node->value($_) for 'CREATE ROLE fenced', "ALTER ROLE fenced SET etcd_leader.require_leadership_of = 'nothing'";
 
 # A database in which the role has planted its traps.
 sub trapped_database
@@ -83,11 +67,9 @@ for my $call (@calls)
 is($dbh->selectrow_array(q{SELECT hint FROM etcd_leader_check('5 s'::interval) WHERE item OPERATOR(pg_catalog.=) 'schema'}),
 	'Move the extension to a schema of its own by ALTER EXTENSION etcd_leader SET SCHEMA, or revoke CREATE on the schema.', 'the check warns');
 
-for my $name (sort keys %query)
-{
-	ok(!eval { $dbh->selectall_arrayref($query{$name}); 1 } && $dbh->errstr =~ /sprung|not unique/, "under a usual search_path, the query \"$name\" springs them")
-	  or note($dbh->errstr // '');
-}
+# each operator of "version" has exactly the types of pg_catalog's
+is(join(' ', grep { !eval { $dbh->selectall_arrayref($query{$_}); 1 } && $dbh->errstr =~ /sprung|not unique/ } sort keys %query), 'required schema',
+	'under a usual search_path, the queries of the check spring them');
 
 # ---- updates ------------------------------------------------------------------------
 

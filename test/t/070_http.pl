@@ -92,7 +92,7 @@ ok(exists $metric{"etcd_leader_$_"}, "metrics: $_")
   for qw(endpoint_switches_total request_timeouts_total statements_cancelled_total drains_total transactions_refused_total);
 is($metric{"etcd_leader_notifiers_$_"}, 1, "metrics: notifiers $_") for qw(expected running);
 is($metric{etcd_leader_commits_refused_total}, 0, 'metrics: no commit was refused');
-ok(!exists $metric{etcd_leader_certificate_expires_days}, 'metrics: there is no certificate');
+ok(!exists $metric{etcd_leader_certificate_expires_seconds}, 'metrics: there is no certificate');
 
 	my %other = (http_get($port{pg2}, '/metrics'))[2] =~ /^(\w+(?:\{[^}]*\})?) (\S+)$/mg;
 	is($other{'etcd_leader_is_leader{election="postgres"}'}, 0, 'metrics of a candidate: is_leader');

@@ -24,7 +24,7 @@ my $metrics = '';
 poll_ok(10, sub { ($metrics = (http_get($port{pg1}, '/metrics'))[2]) =~ /^etcd_leader_problem\{item="expiry",.*,severity="warning"\} 1$/m },
 	'the certificate that expires soon is a problem');
 my %served  = map { $_ => 1 } $metrics =~ /^(\w+)(?:\{[^}]*\})? \S+$/mg;
-like($metrics, qr/^etcd_leader_certificate_expires_days (?:19\.9\d\d|20\.000)$/m, 'the days until the certificate expires');
+like($metrics, qr/^etcd_leader_certificate_expires_seconds (?:172[0-7]\d{3}|1728000)$/m, 'the seconds until the certificate expires');
 my %labels;
 while ($metrics =~ /^(\w+)\{([^}]*)\}/mg)
 {

@@ -7,7 +7,7 @@ use EtcdLeader::Session;
 my $etcd = EtcdLeader::Etcd->new;
 my @lines = (
 	q{elected   postgres postgres app 10s "INSERT INTO public.effect (what, token) VALUES ('on', public.etcd_fencing_token())"},
-	q{unelected postgres postgres app 10s "INSERT INTO public.effect (what, token) SELECT 'off', nullif(current_setting('etcd_leader.hook_token'), '')::bigint FROM pg_sleep(0.3)"});
+	q{unelected postgres postgres app 10s "INSERT INTO public.effect (what, token) SELECT 'off', nullif(current_setting('etcd_leader.hook_fencing_token'), '')::bigint FROM pg_sleep(0.3)"});
 my ($pg1, $pg2) = map { create_with_hooks($_, \@lines, etcd => $etcd, sql => [
 	'CREATE ROLE app LOGIN', 'CREATE TABLE effect (id serial, what text, token bigint, who name DEFAULT session_user)', 'GRANT ALL ON ALL TABLES IN SCHEMA public TO app', 'GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO app' ]) } qw(pg1 pg2);
 
@@ -81,7 +81,7 @@ $pg2->value('RESET ROLE');
 
 # ---- lines that come, move and go --------------------------------------------------
 
-my $added = q{elected all postgres app 1min "INSERT INTO public.effect (what) VALUES (pg_catalog.concat_ws('/', current_setting('etcd_leader.hook_event'), current_setting('etcd_leader.hook_election'), current_setting('etcd_leader.hook_token'), current_setting('etcd_leader.hook_reason')))"};
+my $added = q{elected all postgres app 1min "INSERT INTO public.effect (what) VALUES (pg_catalog.concat_ws('/', current_setting('etcd_leader.hook_event'), current_setting('etcd_leader.hook_election'), current_setting('etcd_leader.hook_fencing_token'), current_setting('etcd_leader.hook_reason')))"};
 reload_hooks($pg2, '# comments and order do not count', reverse(@lines), $added);
 poll_is(10, sub { last_run($pg2, 4) }, "$token3 succeeded", 'a line that is added runs at once where the instance leads');
 is($pg2->value('SELECT what FROM effect ORDER BY id DESC LIMIT 1'), "elected/postgres/$token3/elected", 'what it is told');

@@ -78,8 +78,8 @@ my %attack = (
 	search_path => 'evil, public, pg_catalog', client_encoding => 'LATIN1', role => 'owner', session_authorization => 'owner', exit_on_error => 'on', standard_conforming_strings => 'off',
 	default_transaction_read_only => 'on', transaction_read_only => 'on', default_transaction_isolation => 'serializable', statement_timeout => '1ms', lock_timeout => '1ms',
 	idle_in_transaction_session_timeout => '1ms', synchronous_commit => 'remote_apply', max_parallel_workers_per_gather => '4', row_security => 'off',
-	'etcd_leader.require_leadership_of' => 'nowhere', 'etcd_leader.hook_token' => '99', 'etcd_leader.hook_election' => 'forged');
-my $command = q{DO $$ BEGIN PERFORM pg_sleep(0.02); PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END $$; INSERT INTO public.done SELECT pg_catalog.format('%s %s %s %s %s %s', session_user, current_user, now() IS NOT NULL, 'a\b', pg_catalog.current_setting('etcd_leader.hook_token'), pg_catalog.current_setting('etcd_leader.hook_election'))};
+	'etcd_leader.require_leadership_of' => 'nowhere', 'etcd_leader.hook_fencing_token' => '99', 'etcd_leader.hook_election' => 'forged');
+my $command = q{DO $$ BEGIN PERFORM pg_sleep(0.02); PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END $$; INSERT INTO public.done SELECT pg_catalog.format('%s %s %s %s %s %s', session_user, current_user, now() IS NOT NULL, 'a\b', pg_catalog.current_setting('etcd_leader.hook_fencing_token'), pg_catalog.current_setting('etcd_leader.hook_election'))};
 my $told = join ' ', $node->token, 'postgres';
 for my $scope ('DATABASE app', 'ROLE boss', 'ROLE boss IN DATABASE app')
 {

@@ -111,10 +111,11 @@ same([ $privileges =~ /`(\w+)`/g ], \@revoked, 'functions that are revoked from 
 
 # Views, tables and types have a heading, and a table of their columns.
 my %short = ('timestamp with time zone' => 'timestamptz');
-for my $relation ($node->rows(qq{SELECT c.oid, relname AS name, relkind AS kind, obj_description(c.oid, 'pg_class') AS comment
+my @relations = ($node->rows(qq{SELECT c.oid, relname AS name, relkind AS kind, obj_description(c.oid, 'pg_class') AS comment
 	FROM pg_class c WHERE c.oid IN ($members 'pg_class'::regclass) AND relkind IN ('v', 'r') ORDER BY 1}),
 	$node->rows(qq{SELECT oid, typname AS name, 'c' AS kind, obj_description(oid, 'pg_type') AS comment
-	FROM pg_type WHERE oid IN ($members 'pg_type'::regclass) AND typtype = 'c' ORDER BY 2}))
+	FROM pg_type WHERE oid IN ($members 'pg_type'::regclass) AND typtype = 'c' ORDER BY 2}));
+for my $relation (@relations)
 {
 	my $name = $relation->{name};
 	my ($heading) = $name eq 'etcd_leader_event' ? 'Events' : ({ v => 'View', r => 'Table', c => 'Type' }->{ $relation->{kind} } . " $name");
@@ -236,6 +237,29 @@ my %sqlstate;
 	my ($routes) = $code =~ /routes\[\] = \{(.*?)\n\}/s;
 	same([ section('doc/http.md', 'Paths') =~ /^\| (`.*?) \|/mg ? map { /`(.*?)`/g } section('doc/http.md', 'Paths') =~ /^\| (`.*?) \|/mg : () ],
 		[ $routes =~ /\{"(.*?)"/g ], 'paths of HTTP');
+}
+
+# ---- what is stable ------------------------------------------------------------------------
+
+# Each name that the extension shows is there once; the tables of the reference agree with
+# the code, as is checked above.
+{
+	my %stable = map { ($_->[0] => [ $_->[1] =~ /`([^`]*)`/g ]) } table_rows($text{'doc/stable.md'}, qw(what names));
+	my $names = sub { return [ map { $_->{name} } @_ ] };
+	my %real = (functions => $names->(grep { $_->{prokind} eq 'f' } @functions), procedures => $names->(grep { $_->{prokind} eq 'p' } @functions),
+		'views, with their columns' => $names->(grep { $_->{kind} eq 'v' } @relations), 'types, with their attributes' => $names->(grep { $_->{kind} eq 'c' } @relations),
+		'settings, each after `etcd_leader.`' => [ $reference =~ /^### etcd_leader\.(\w+)$/mg ],
+		events => [ table_names(section('doc/reference.md', 'Events'), qw(event when reason)) ], 'reasons of events' => \@reasons,
+		states => [ table_names(section('doc/reference.md', 'States'), qw(state meaning)) ],
+		'items of problems' => [ table_names(section('doc/reference.md', 'View etcd_leader_problems'), qw(item severity subject meaning)) ],
+		'metrics, with their labels' => [ map { s/\{.*//r } table_names(section('doc/reference.md', 'Metrics'), qw(metric type meaning)) ],
+		'paths of HTTP' => [ map { /`(.*?)`/g } section('doc/http.md', 'Paths') =~ /^\| (`.*?) \|/mg ]);
+	same([ keys %stable ], [ keys %real ], 'what is stable');
+	for my $what (sort keys %real)
+	{
+		same($stable{$what}, $real{$what}, "stable: $what");
+		is(scalar @{ $stable{$what} }, scalar @{ $real{$what} }, "stable: $what, each once");
+	}
 }
 
 # ---- README, links and blocks ----------------------------------------------------------------

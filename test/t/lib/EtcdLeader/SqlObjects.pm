@@ -7,7 +7,9 @@ use warnings;
 
 use Exporter 'import';
 
-our @EXPORT = qw(foreign_references plant_traps references string_bodies);
+use EtcdLeader::Installation;
+
+our @EXPORT = qw(foreign_references model plant_traps queries_of_check references string_bodies);
 
 # In which catalog an OID of a tree is, by the name of its field.
 my @catalogs = (
@@ -19,6 +21,36 @@ my @catalogs = (
 
 # Fields that hold numbers of another kind.
 my $other_numbers = qr/location|_len$|^(?:colTypmods|consttypmod|vartypmod|resulttypmod|paramtypmod|funccoltypmods|rellockmode|requiredPerms|varattno|resno|ressortgroupref|queryId|list_(?:start|end)|selectedCols|constvalue)$/;
+
+# The queries of etcd_leader_check(), by name, as they stand in its source.
+sub queries_of_check
+{
+	my $source = EtcdLeader::Installation::source('src/check/catalogs.c');
+	my %query;
+	while ($source =~ /^static const char (\w+)_query\[\] =\n((?:\t".*"\n?)+);/mg)
+	{
+		my ($name, $text) = ($1, $2);
+		$query{$name} = join '', $text =~ /^\t"(.*)"$/mg;
+	}
+	return %query;
+}
+
+# A database with the extension, and with the queries of the check as views of the
+# extension, so that their trees show what they use.
+sub model
+{
+	my ($node) = @_;
+	my %query = queries_of_check();
+	$node->value('CREATE DATABASE model');
+	my $dbh = $node->connect_db('model');
+	$dbh->do('CREATE EXTENSION etcd_leader');
+	for my $name (sort keys %query)
+	{
+		$dbh->do("CREATE VIEW check_$name AS $query{$name}");
+		$dbh->do("ALTER EXTENSION etcd_leader ADD VIEW check_$name");
+	}
+	return $dbh;
+}
 
 # Every reference of the stored trees and of pg_depend, as rows of object,
 # catalog, oid, name; each once.
