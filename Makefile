@@ -28,6 +28,7 @@ PG_CPPFLAGS = -I$(SOURCES)/include -I$(SOURCES)/src -DETCD_LEADER_VERSION='"$(ET
 # The next compiler has warnings that this one has not: only the tests insist.
 WERROR ?=
 PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter
+SHLIB_EXPORTS = src/exports.txt
 SHLIB_LINK = -lcurl -lnghttp2 -lssl -lcrypto -ljansson -lresolv -lpthread -lm
 
 REGRESS = etcd_leader
@@ -73,8 +74,8 @@ else
 all: without-http
 endif
 
-$(HTTP_LIBRARY): $(HTTP_OBJS)
-	$(CC) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) $(LDFLAGS_SL) -lmicrohttpd
+$(HTTP_LIBRARY): $(HTTP_OBJS) $(exports_file)
+	$(CC) $(CFLAGS) -shared -o $@ $(HTTP_OBJS) $(LDFLAGS) $(LDFLAGS_SL) $(exports_file:%=-Wl,--version-script=%) -lmicrohttpd
 
 .PHONY: install-http uninstall-http without-http clean-http
 install-http: $(HTTP_LIBRARY) installdirs-lib

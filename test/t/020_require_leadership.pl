@@ -398,7 +398,7 @@ for my $attempt (
 	refused($node->connect_db('postgres', user => 'app'), "a new session after $attempt");
 }
 # by options of the connection: there is none then
-for my $options ("-c $guc=", "-c $guc=beta", "--etcd_leader.require-leadership=")
+for my $options ("-c $guc=", "-c $guc=beta", "--etcd_leader.require-leadership-of=")
 {
 	my $dbh = eval {
 		DBI->connect('dbi:Pg:' . join(';', 'host=' . $node->host, 'port=' . $node->port, "dbname=postgres", "options='$options'"),

@@ -105,7 +105,8 @@ port_announce(void *ctx, const ElectionEvent *event)
 	size_t		len = strlen(events);
 
 	nunknown += event->kind == ELECTION_EVENT_LEADER && event->leader == NULL;
-	if (event->kind != ELECTION_EVENT_ELECTED && event->kind != ELECTION_EVENT_UNELECTED)
+	if (event->kind != ELECTION_EVENT_ELECTED && event->kind != ELECTION_EVENT_UNELECTED &&
+		event->kind != ELECTION_EVENT_DRAIN_CANCELLED)
 		return;
 	snprintf(events + len, sizeof(events) - len, "%s%s(%s)", len > 0 ? " " : "",
 			 election_event_name(event->kind), event->leader ? event->leader : reason ? reason : "");
@@ -1428,7 +1429,7 @@ test_preferred_drain_refused(void **state)
 	end = now + config.preferred_drain_ms * MS + 2 * TTL_S * SECOND;
 	while ((s = run_until("survey", end)) != NULL)
 		refuse(s);
-	assert_string_equal(events, "elected(n1)");
+	assert_string_equal(events, "drain_cancelled(n1)");
 	assert_int_equal(view.state, ELECTION_LEADING);
 }
 
@@ -1584,7 +1585,7 @@ test_resign_twice(void **state)
 	answer_all();
 	run(SECOND);
 	assert_int_equal(view.role, ELECTION_CANDIDATE);
-	assert_string_equal(events, "elected(n1) unelected(resigned)");
+	assert_string_equal(events, "drain_cancelled(n1) unelected(resigned)");
 }
 
 /*
