@@ -112,7 +112,7 @@ sub copy_sources
 	my ($dir) = @_;
 	my @files = map { substr $_, length "$top/" } map { glob "$top/$_/*.[ch]" } qw(include src src/* http);
 	make_path(map { "$dir/$_" =~ s{/[^/]*$}{}r } @files);
-	write_file("$dir/$_", source($_)) for 'Makefile', 'etcd_leader.control', @files;
+	write_file("$dir/$_", source($_)) for 'Makefile', 'etcd_leader.control', 'src/exports.txt', @files;
 	return;
 }
 
