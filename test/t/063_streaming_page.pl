@@ -38,7 +38,7 @@ sub run_on
 	my $log  = $node->logfile;
 	my $output = '';
 	# the file of this host is in the place of that of the other one; a server has no terminal
-	my $here = "pg_ctl() { if [ \$1 = start ]; then sed -i 's,${dir}[^ ]*/etc/,$dir/" . $node->name . "/etc/,' $conf; set -- -l $log start; fi; command pg_ctl \"\$@\" >>$dir/pg_ctl.log; }\n";
+	my $here = "pg_ctl() { if [ \$1 = restart ]; then set -- -l $log restart; fi; if [ \$1 = start ]; then sed -i 's,${dir}[^ ]*/etc/,$dir/" . $node->name . "/etc/,' $conf; set -- -l $log start; fi; command pg_ctl \"\$@\" >>$dir/pg_ctl.log; }\n";
 	local @ENV{qw(PGDATA PGHOST PGPORT PGUSER PGDATABASE PSQLRC)} = ($node->data_dir, $node->host, $node->port, $user, 'postgres', '/dev/null');
 	my $ok = IPC::Run::run([ 'sh', '-ec', "$here$script" ], '<', \undef, '>', \$output, '2>', "$dir/stderr");
 	ok($ok, "$page: $what") or die $output, slurp_file("$dir/stderr");
@@ -139,6 +139,13 @@ is(($pg2->failure('INSERT INTO t VALUES (0)', $app))[0], '25006', 'promoted by m
 $app->disconnect;
 run_block($pg2, 'undo');
 streams($pg2, 'undone');
+
+# ---- the primary is restarted in its place -------------------------------------------------------
+
+like(run_block($pg1, 'restart'), qr/\bt\b/, 'restarted: it leads');
+ok($pg1->is_leader, 'restarted: as it says');
+clients_find($pg1, 'restarted');
+streams($pg2, 'restarted');
 
 # ---- a failover, on the timeline of the mistake, and the return of the old primary ----------------
 
