@@ -407,7 +407,7 @@ typedef struct Watched
 {
 	int			slot;
 	WatchTarget target;
-	QueueKey	key;			/* not of WATCH_ANYBODY */
+	QueueKey	key;			/* WATCH_ANYBODY: the prefix of all keys */
 	QueueKey	leader;			/* WAIT; key is the own one */
 	char		range_end[ELECTION_KEY_SIZE + 1];	/* WAIT: behind both */
 	int64_t		start_revision;

@@ -106,7 +106,7 @@ list_watches(const ElectionCore *core, Watched *list)
 		 * leaves wakes one waiter, and not all.
 		 */
 		if (e->leader.key.create_revision == 0 && !is_candidate(e))
-			add_watch(list, &n, i, WATCH_ANYBODY, e->leader.key);
+			add_watch(list, &n, i, WATCH_ANYBODY, make_queue_key(bytes_of(e->prefix), 0));
 	}
 	return n;
 }
@@ -155,15 +155,11 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 		stream->watched[i].start_revision = e->place.seen_revision + 1;
 		watches[i].watch_id = i + 1;
 		watches[i].start_revision = stream->watched[i].start_revision;
+		watches[i].key = bytes_of_key(&stream->watched[i].key);
 		if (list[i].target == WATCH_ANYBODY)
-		{
-			watches[i].key = bytes_of(e->prefix);
 			watches[i].range_end = bytes_of(e->prefix_end);
-		}
 		else if (list[i].target == WATCH_WAIT)
 			set_wait_range(&stream->watched[i], &watches[i]);
-		else
-			watches[i].key = bytes_of_key(&stream->watched[i].key);
 	}
 	stream->nwatched = n;
 	stream->ncreated = 0;

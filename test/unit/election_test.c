@@ -5391,12 +5391,35 @@ test_resignation_is_one_event(void **state)
 	assert_int_equal(find_note(from, "a: leader"), -1);
 }
 
+/* ---- contact, doubts and the watch stream ---------------------------------------------- */
+
+/* An observer of an election without candidates sees the first one, also after a reload. */
+static void
+test_observed_election_exchanged(void **state)
+{
+	Instance   *o = observe("o");
+	Instance   *a = add_instance("a", true);
+
+	assert_int_equal(o->nwatches, 1);
+	strcpy(o->config.elections[0], "f");
+	election_configure(o->core, now, &o->config);
+	answer_all();
+	assert_string_equal(o->views[0].name, "f");
+	assert_int_equal(o->nwatches, 1);
+	assert_memory_equal(o->watches[0].key.data, "f/", 2);
+	strcpy(a->config.elections[0], "f");
+	start(a);
+	answer_all();
+	assert_string_equal(o->views[0].leader, "a");
+}
+
 int
 main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_alone),
+		TEST(test_observed_election_exchanged),
 		TEST(test_key_tells_owner),
 		TEST(test_second_primary),
 		TEST(test_promoted_after_loss),
