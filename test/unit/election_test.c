@@ -5413,6 +5413,644 @@ test_observed_election_exchanged(void **state)
 	assert_string_equal(o->views[0].leader, "a");
 }
 
+/*
+ * A request that was not sent, or went to an endpoint that is not used any more, says nothing
+ * of the endpoints.  It is tried again and again, in the least time.
+ */
+static void
+test_failure_of_no_endpoint(void **state)
+{
+	static const int endpoints[] = {-1, 1, 7};
+
+	for (size_t i = 0; i < lengthof(endpoints); i++)
+	{
+		Instance   *a;
+		int			nsent = 0;
+
+		teardown(state);
+		setup(state);
+		a = start_instance("a", true);
+		for (int64_t end = now + 10 * SECOND; now < end; now += MS)
+		{
+			election_tick(a->core, now);
+			if (sent(a, "read") == NULL)
+				continue;
+			nsent++;
+			fail_at(a, endpoints[i]);
+		}
+		assert_in_range(nsent, 90, 101);
+		run_for(SECOND);
+		assert_true(leads(a));
+	}
+}
+
+/* Before the first contact each endpoint is tried at once, and then all of them wait. */
+static void
+test_endpoints_tried_at_start(void **state)
+{
+	Instance   *a = add_instance("a", true);
+
+	a->config.nendpoints = 3;
+	start(a);
+	for (int i = 0; i < 3; i++)
+	{
+		assert_non_null(sent(a, "read"));
+		fail_at(a, i);
+		election_tick(a->core, now);
+	}
+	assert_null(sent(a, "read"));
+}
+
+/* One of many endpoints fails, again and again.  Contact is not lost. */
+static void
+test_many_endpoints(void **state)
+{
+	Instance   *a = join("a");
+
+	a->config.nendpoints = ELECTION_MAX_ENDPOINTS;
+	election_configure(a->core, now, &a->config);
+	for (int i = 0; i < 3; i++)
+		fail_at(a, 0);
+	assert_true(election_connected(a->core));
+}
+
+/* An answer ends what was known of failures: the next loss of contact begins anew. */
+static void
+test_answer_forgets_failures(void **state)
+{
+	Instance   *o = add_instance("o", false);
+	int64_t		failed_ns;
+
+	o->config.nendpoints = 2;
+	start(o);
+	answer_all();
+	fail_at(o, 0);
+	answer_all();
+	run_for(TTL_S * SECOND);
+	fail_at(o, 1);
+	fail_at(o, 1);
+	assert_true(election_connected(o->core));
+
+	for (int i = 0; i < 20; i++)
+		fail_at(o, i % 2);
+	assert_false(election_connected(o->core));
+	(void) run_until_sent(o, "read");
+	answer_all();
+	assert_true(election_connected(o->core));
+	while (election_connected(o->core))
+	{
+		fail_at(o, 0);
+		fail_at(o, 1);
+	}
+	failed_ns = now;
+	(void) run_until_sent(o, "read");
+	assert_true(now - failed_ns <= 100 * MS);
+}
+
+/* Loses contact, and answers the next keepalive or read: contact is back. */
+static void
+lose_contact_for_a_moment(Instance *in)
+{
+	Message    *m;
+
+	while (election_connected(in->core))
+		fail_at(in, 0);
+	while ((m = sent(in, "keepalive")) == NULL && (m = sent(in, "read")) == NULL)
+		election_tick(in->core, now += MS);
+	deliver(in, m);
+	assert_true(election_connected(in->core));
+}
+
+/* With contact, what was postponed is due at once: a grant, an entry, a stream, a read. */
+static void
+test_contact_ends_postponement(void **state)
+{
+	Instance   *a;
+	Instance   *b;
+
+	/* a grant */
+	etcd.is_full = true;
+	a = start_instance("a", true);
+	run_for(5 * SECOND);
+	(void) run_until_sent(a, "grant");
+	answer_all();
+	assert_null(sent(a, "grant"));
+	lose_contact_for_a_moment(a);
+	assert_non_null(sent(a, "grant"));
+	etcd.is_full = false;
+
+	/* an entry */
+	for (int i = 0; i < 8; i++)
+		refuse(a, run_until_sent(a, "enter"));
+	assert_null(sent(a, "enter"));
+	lose_contact_for_a_moment(a);
+	assert_non_null(sent(a, "enter"));
+	answer_all();
+	assert_true(leads(a));
+
+	/* a stream, and its reads */
+	b = join("b");
+	for (int i = 0; i < 8; i++)
+	{
+		run_for(SECOND);
+		assert_int_equal(b->nwatches, 1);
+		b->nwatches = 0;
+		election_watch_ended(b->core, now);
+	}
+	assert_null(sent(b, "read"));
+	while (election_connected(b->core))
+		fail_at(b, 0);
+	while (sent(b, "keepalive") == NULL)
+		election_tick(b->core, now += MS);
+	deliver(b, sent(b, "keepalive"));
+	assert_non_null(sent(b, "read"));
+	/* the renewal asks for the places, and not for names that may have changed meanwhile */
+	assert_int_equal(sent(b, "read")->request.success[1].range_end.len, 2);
+	deliver(b, sent(b, "read"));
+	assert_int_equal(b->nwatches, 1);
+}
+
+/* Contact is back, and a read that was postponed does not wait any more. */
+static void
+test_contact_ends_postponed_read(void **state)
+{
+	Instance   *b;
+	Message    *read;
+	Version		other;
+
+	(void) join("a");
+	b = join("b");
+	assert_true(election_verify(b->core, now, 0, 1));
+	for (int i = 0; i < 8; i++)
+		refuse(b, run_until_sent(b, "read"));
+	assert_null(sent(b, "read"));
+	while (election_connected(b->core))
+		fail_at(b, 0);
+	while (sent(b, "keepalive") == NULL)
+		election_tick(b->core, now += MS);
+	deliver(b, sent(b, "keepalive"));
+	read = sent(b, "read");
+	assert_non_null(read);
+	other = *own_key(&instances[0]);
+	set_revision(store_revision() + 1);
+	other.create_revision = other.revision = store_revision();
+	tell_watches(&other);
+	assert_true(sent(b, "read") != read);
+}
+
+/*
+ * Answers of a member that is behind, or says no raft term, are not believed.  A write that
+ * was committed is true, whoever reports it.
+ */
+static void
+test_terms_of_answers(void **state)
+{
+	static const struct
+	{
+		const char *kind;
+		bool		believed;
+	}			cases[] = {
+		{"read", false},
+		{"keepalive", false},
+		{"grant", true},
+		{"enter", true},
+		{"put", true},
+		{"delete", true}
+	};
+
+	for (size_t i = 0; i < 2 * lengthof(cases); i++)
+	{
+		const char *kind = cases[i / 2].kind;
+		Instance   *a;
+		Message    *m;
+
+		teardown(state);
+		setup(state);
+		a = start_instance("a", true);
+		if (strcmp(kind, "grant") == 0)
+			deliver(a, sent(a, "read"));
+		else if (strcmp(kind, "enter") == 0)
+			(void) start_entry(a);
+		else
+		{
+			answer_all();
+			if (strcmp(kind, "put") == 0)
+				assert_true(election_proclaim(a->core, now, 0, "other", 1));
+			else if (strcmp(kind, "delete") == 0)
+				assert_true(election_resign(a->core, now, 0, true, 0, 1));
+			else if (strcmp(kind, "read") == 0)
+				assert_true(election_verify(a->core, now, 0, 1));
+		}
+		m = run_until_sent(a, kind);
+		execute(m);
+		m->answer.header.raft_term = i % 2 == 0 ? 0 : 1;
+		deliver(a, m);
+		assert_int_equal(find_note(0, "a distrusts") < 0, cases[i / 2].believed);
+		run_for(SECOND);
+		assert_true(leads(a));
+	}
+}
+
+/* A single answer of another cluster, whose revision is lower, costs nothing. */
+static void
+test_answer_of_other_cluster(void **state)
+{
+	Instance   *a = join("a");
+	int64_t		lease = a->views[0].lease;
+	Message    *read;
+
+	assert_true(election_verify(a->core, now, 0, 1));
+	read = sent(a, "read");
+	execute(read);
+	read->answer.header.cluster_id++;
+	read->answer.header.revision = 1;
+	deliver(a, read);
+	assert_true(find_note(0, "a distrusts") >= 0);
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].lease, lease);
+}
+
+/* A doubt ends with a read that is believed, and not with a keepalive. */
+static void
+test_end_of_doubt(void **state)
+{
+	for (int with_read = 0; with_read < 2; with_read++)
+	{
+		Instance   *b;
+		Message    *read;
+
+		teardown(state);
+		setup(state);
+		b = start_ready(2);
+		assert_true(election_verify(b->core, now, 0, 1));
+		etcd.term--;
+		deliver(b, sent(b, "read"));
+		etcd.term++;
+		while (sent(b, "keepalive") == NULL)
+			election_tick(b->core, now += MS);
+		deliver(b, sent(b, "keepalive"));
+		while ((read = sent(b, "read")) != NULL && with_read)
+			deliver(b, read);
+		tell_gone(b, store_revision() + 1);
+		assert_int_equal(leads(b), with_read);
+	}
+}
+
+/* With the history, its stream is discarded, too. */
+static void
+test_no_watch_of_other_history(void **state)
+{
+	Instance   *a = join("a");
+
+	assert_int_equal(a->nwatches, 1);
+	etcd.cluster_id++;
+	lose_all(1000);
+	while (election_cluster_id(a->core) != 0)
+	{
+		election_tick(a->core, now += 10 * MS);
+		for (int i = 0; i < MAX_MESSAGES && election_cluster_id(a->core) != 0; i++)
+		{
+			if (a->messages[i].used)
+				deliver(a, &a->messages[i]);
+		}
+	}
+	assert_int_equal(a->nwatches, 0);
+}
+
+/* Frames that are no event of a watched key: they are ignored, or the stream is opened anew. */
+static void
+test_odd_frames(void **state)
+{
+	static const struct
+	{
+		EtcdOutcome outcome;
+		int			watch_id;
+		bool		canceled;
+		bool		is_ignored;
+	}			cases[] = {
+		{ETCD_ANSWERED, 0, false, true},
+		{ETCD_ANSWERED, 2, false, true},
+		{ETCD_ANSWERED, 3, false, true},
+		{ETCD_ANSWERED, -1, false, false},
+		{ETCD_ANSWERED, 1, true, false},
+		{ETCD_REFUSED, 1, false, false}
+	};
+
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		Instance   *a;
+		EtcdWatchEvent event;
+		EtcdWatchFrame frame = {.outcome = cases[i].outcome, .header = etcd_header(), .events = &event};
+		int			from;
+
+		teardown(state);
+		setup(state);
+		a = join("a");
+		from = nlogged;
+		assert_int_equal(a->nwatches, 1);
+		event = event_of(own_key(a), true, store_revision() + 1);
+		frame.header = etcd_header();
+		frame.watch_id = cases[i].watch_id;
+		frame.canceled = cases[i].canceled;
+		frame.nevents = cases[i].is_ignored || cases[i].outcome != ETCD_ANSWERED;
+		election_watched(a->core, now, &frame);
+		assert_int_equal(find_note(from, "a drops a frame") < 0, cases[i].is_ignored);
+		assert_int_equal(sent(a, "read") == NULL, cases[i].is_ignored);
+		assert_true(leads(a));
+		answer_all();
+		assert_int_equal(a->nwatches, 1);
+		assert_int_equal(find_note(from, "unelected"), -1);
+	}
+}
+
+/* What still comes of a stream that was closed changes nothing: without watches, and after the stop. */
+static void
+test_end_of_closed_stream(void **state)
+{
+	EtcdWatchFrame canceled = {.outcome = ETCD_ANSWERED, .watch_id = 1, .canceled = true};
+
+	for (int stopped = 0; stopped < 2; stopped++)
+	{
+		Instance   *a;
+		int			before;
+
+		teardown(state);
+		setup(state);
+		a = start_instance("a", true);
+		if (stopped)
+		{
+			answer_all();
+			(void) election_stop(a->core, now, ELECTION_REASON_SHUTDOWN);
+		}
+		else
+			(void) start_entry(a);
+		before = a->nsent;
+		canceled.header = etcd_header();
+		election_watch_ended(a->core, now);
+		election_watched(a->core, now, &canceled);
+		election_tick(a->core, now);
+		now += SECOND / 10;
+		election_watch_ended(a->core, now);
+		election_watched(a->core, now, &canceled);
+		election_tick(a->core, now);
+		assert_int_equal(a->nsent, before);
+		assert_int_equal(find_note(0, "a drops a frame"), -1);
+	}
+}
+
+/* A revocation at the shutdown that etcd has answered is not sent again, whatever it says. */
+static void
+test_shutdown_revocation_refused(void **state)
+{
+	Instance   *a = add_instance("a", true);
+
+	a->config.nendpoints = 2;
+	start(a);
+	answer_all();
+	end_lease(a->views[0].lease);
+	assert_true(election_stop(a->core, now, ELECTION_REASON_SHUTDOWN));
+	deliver(a, sent(a, "revoke"));
+	assert_null(sent(a, "revoke"));
+	assert_true(election_stopped(a->core));
+}
+
+/* Nothing is due before there are settings. */
+static void
+test_not_configured(void **state)
+{
+	Instance   *a = add_instance("a", true);
+
+	a->core = new_core(a);
+	assert_int_equal(election_wakeup_ns(a->core), INT64_MAX);
+}
+
+/* A new elector that goes on with the lease renews it, however many other requests hang. */
+static void
+test_resumed_lease_is_renewed(void **state)
+{
+	Instance   *a = add_instance("a", true);
+
+	a->config.nelections = 4;
+	for (int i = 0; i < 4; i++)
+		snprintf(a->config.elections[i], ELECTION_NAME_SIZE, "e%d", i);
+	start(a);
+	answer_all();
+	crash(a);
+	/* the first renewal */
+	while (sent(a, "keepalive") == NULL)
+		deliver(a, sent(a, "read"));
+	answer_all();
+	for (int i = 0; i < 4; i++)
+		assert_true(election_verify(a->core, now, i, i + 1));
+	while (sent(a, "keepalive") == NULL)
+	{
+		now = election_wakeup_ns(a->core);
+		election_tick(a->core, now);
+		assert_true(leads(a));
+	}
+}
+
+/* ---- the watch stream ---------------------------------------------------------------- */
+
+/* Ends the stream, and lets time pass until there is another one.  Returns the time. */
+static int64_t
+reopen_after_end(Instance *in)
+{
+	int64_t		ended_ns = now;
+
+	in->nwatches = 0;
+	election_watch_ended(in->core, now);
+	answer_all();
+	while (in->nwatches == 0)
+	{
+		run_for(MS);
+		assert_true(now < ended_ns + 10 * SECOND);
+	}
+	confirm_watches(in, in->nwatches);
+	return now - ended_ns;
+}
+
+/* A stream that ends is opened anew at once, unless it ends again and again. */
+static void
+test_stream_ends_again(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *o = observe("o");
+
+	assert_true(leads(a));
+	run_for(10 * SECOND);
+	assert_true(reopen_after_end(o) <= MS);
+	for (int i = 0; i < 6; i++)
+		(void) reopen_after_end(o);
+	assert_true(reopen_after_end(o) >= 500 * MS);
+	run_for(5 * SECOND - 10 * MS);
+	assert_true(reopen_after_end(o) >= 500 * MS);
+	run_for(5 * SECOND);
+	assert_true(reopen_after_end(o) <= MS);
+}
+
+/* The read that shows what a stream has missed waits for as long as the next stream. */
+static void
+test_reads_wait_for_stream(void **state)
+{
+	Instance   *o;
+	int			before;
+
+	(void) join("a");
+	o = observe("o");
+	before = o->nsent;
+	for (int64_t end = now + 10 * SECOND; now < end; run_for(MS))
+	{
+		if (o->nwatches == 0)
+			continue;
+		o->nwatches = 0;
+		election_watch_ended(o->core, now);
+	}
+	assert_in_range(o->nsent - before, 10, 40);
+}
+
+/* Each instance watches no more keys than it has to. */
+static void
+test_watched_keys(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *b = join("b");
+	Instance   *c = join("c");
+	Instance   *o = observe("o");
+	Instance   *j;
+
+	assert_int_equal(a->nwatches, 1);
+	assert_int_equal(b->nwatches, 1);
+	assert_int_equal(c->nwatches, 1);
+	assert_int_equal(o->nwatches, 1);
+	assert_string_equal(a->watched[0], a->views[0].key);
+	assert_string_equal(c->watched[0], a->views[0].key);
+	assert_string_equal(o->watched[0], a->views[0].key);
+	assert_true(a->watches[0].range_end.len == 0 && c->watches[0].range_end.len == 0 && o->watches[0].range_end.len == 0);
+
+	/* one that cannot enter yet is no observer, and the key that it deletes needs no watch */
+	teardown(&(void *) {NULL});
+	setup(&(void *) {NULL});
+	etcd.is_full = true;
+	j = join("j");
+	run_for(SECOND);
+	assert_int_equal(j->views[0].state, ELECTION_JOINING);
+	assert_int_equal(j->nwatches, 0);
+	etcd.is_full = false;
+	run_for(2 * SECOND);
+	assert_true(leads(j));
+	assert_true(election_resign(j->core, now, 0, true, 0, 1));
+	election_tick(j->core, now += SECOND / 5);
+	assert_int_equal(j->nwatches, 0);
+}
+
+/*
+ * One watch covers the own key and the leader's, however their names are ordered: a
+ * successor leads as soon as the leader's key is deleted.
+ */
+static void
+test_names_of_leader(void **state)
+{
+	for (int kind = 0; kind < 4; kind++)
+	{
+		Instance   *a;
+		Instance   *b;
+		char		name[ELECTION_KEY_SIZE];
+
+		teardown(state);
+		setup(state);
+		a = join("a");
+		b = join("b");
+		strcpy(name, b->views[0].key);
+		if (kind == 0)
+			strcat(name, "x");
+		else if (kind == 1)
+			name[strlen(name) - 1] = '\0';
+		else
+			strcpy(name, kind == 2 ? "e/!" : "e/~");
+		/* another program enters behind a, and b behind it */
+		delete_key(own_key(b));
+		put_key(bytes(name), bytes("x"), 0);
+		answer_all();
+		stop(a);
+		answer_all();
+		assert_string_equal(b->views[0].leader, "x");
+		assert_int_equal(b->views[0].state, ELECTION_WAITING);
+		run_for(100 * MS);
+		assert_int_equal(b->nwatches, 1);
+		delete_key(store_find(bytes(name)));
+		assert_true(leads(b));
+	}
+}
+
+/* While the set of keys is about to change, no stream is opened for the one before. */
+static void
+test_one_stream_for_a_change(void **state)
+{
+	Instance   *a = add_instance("a", true);
+	Instance   *b = add_instance("b", true);
+	int			before;
+
+	a->config.nelections = 2;
+	strcpy(a->config.elections[1], "f");
+	strcpy(b->config.elections[0], "f");
+	start(a);
+	answer_all();
+	start(b);
+	answer_all();
+	run_for(SECOND);
+	assert_int_equal(b->nwatches, 1);
+
+	/* an entry */
+	b->config.nelections = 2;
+	strcpy(b->config.elections[1], "e");
+	before = b->nwatched;
+	election_configure(b->core, now, &b->config);
+	answer_all();
+	assert_int_equal(b->views[1].state, ELECTION_WAITING);
+	assert_int_equal(b->nwatched - before, 2);
+
+	/* a resignation, and an entry again */
+	before = b->nwatched;
+	assert_true(election_resign(b->core, now, 1, true, 0, 1));
+	answer_all();
+	assert_int_equal(b->nwatched - before, 2);
+}
+
+/* The same for the first read of an election that follows Patroni. */
+static void
+test_one_stream_with_patroni(void **state)
+{
+	Instance   *o = add_instance("o", false);
+
+	o->config.nelections = 2;
+	strcpy(o->config.elections[1], "patroni:batman");
+	strcpy(o->config.patroni_namespace, "/service");
+	start(o);
+	answer_all();
+	assert_int_equal(o->nwatches, 3);
+	assert_int_equal(o->nwatched, 3);
+}
+
+/* A renewal that hangs does not keep a stream from being opened. */
+static void
+test_stream_beside_renewal(void **state)
+{
+	Instance   *a = join("a");
+	Message    *renewal;
+
+	run_for(10 * SECOND);
+	deliver(a, run_until_sent(a, "keepalive"));
+	renewal = sent(a, "read");
+	a->nwatches = 0;
+	election_watch_ended(a->core, now);
+	assert_true(sent(a, "read") != renewal);
+	deliver(a, sent(a, "read"));
+	assert_true(renewal->used);
+	assert_int_equal(a->nwatches, 1);
+}
+
 int
 main(void)
 {
@@ -5420,6 +6058,28 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_alone),
 		TEST(test_observed_election_exchanged),
+		TEST(test_failure_of_no_endpoint),
+		TEST(test_endpoints_tried_at_start),
+		TEST(test_many_endpoints),
+		TEST(test_answer_forgets_failures),
+		TEST(test_contact_ends_postponement),
+		TEST(test_contact_ends_postponed_read),
+		TEST(test_terms_of_answers),
+		TEST(test_answer_of_other_cluster),
+		TEST(test_end_of_doubt),
+		TEST(test_no_watch_of_other_history),
+		TEST(test_odd_frames),
+		TEST(test_end_of_closed_stream),
+		TEST(test_shutdown_revocation_refused),
+		TEST(test_not_configured),
+		TEST(test_resumed_lease_is_renewed),
+		TEST(test_stream_ends_again),
+		TEST(test_reads_wait_for_stream),
+		TEST(test_watched_keys),
+		TEST(test_names_of_leader),
+		TEST(test_one_stream_for_a_change),
+		TEST(test_one_stream_with_patroni),
+		TEST(test_stream_beside_renewal),
 		TEST(test_key_tells_owner),
 		TEST(test_second_primary),
 		TEST(test_promoted_after_loss),
