@@ -116,6 +116,7 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 	in->nwatched += nwatches;
 	for (int i = 0; i < nwatches; i++)
 	{
+		assert_true(watches[i].key.len > 0);
 		in->watches[i] = watches[i];
 		memcpy(in->watched[i], watches[i].key.data, watches[i].key.len);
 		in->watches[i].key.data = in->watched[i];
@@ -5507,48 +5508,58 @@ test_answer_forgets_failures(void **state)
 	assert_true(now - failed_ns <= 100 * MS);
 }
 
-/* Loses contact, and answers the next keepalive or read: contact is back. */
+/* Loses contact within a short time, and answers the next keepalive or read: contact is back. */
 static void
 lose_contact_for_a_moment(Instance *in)
 {
+	int64_t		began_ns = now;
 	Message    *m;
 
+	assert_true(election_verify(in->core, now, 0, 15));
 	while (election_connected(in->core))
 		fail_at(in, 0);
 	while ((m = sent(in, "keepalive")) == NULL && (m = sent(in, "read")) == NULL)
 		election_tick(in->core, now += MS);
 	deliver(in, m);
 	assert_true(election_connected(in->core));
+	assert_true(now - began_ns < 400 * MS);
 }
 
-/* With contact, what was postponed is due at once: a grant, an entry, a stream, a read. */
+/* With contact, a grant that was postponed is due at once. */
 static void
-test_contact_ends_postponement(void **state)
+test_contact_ends_postponed_grant(void **state)
 {
 	Instance   *a;
-	Instance   *b;
 
-	/* a grant */
 	etcd.is_full = true;
 	a = start_instance("a", true);
 	run_for(5 * SECOND);
-	(void) run_until_sent(a, "grant");
-	answer_all();
+	deliver(a, run_until_sent(a, "grant"));
 	assert_null(sent(a, "grant"));
 	lose_contact_for_a_moment(a);
 	assert_non_null(sent(a, "grant"));
-	etcd.is_full = false;
+}
 
-	/* an entry */
+/* So is an entry. */
+static void
+test_contact_ends_postponed_entry(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
 	for (int i = 0; i < 8; i++)
 		refuse(a, run_until_sent(a, "enter"));
 	assert_null(sent(a, "enter"));
 	lose_contact_for_a_moment(a);
 	assert_non_null(sent(a, "enter"));
-	answer_all();
-	assert_true(leads(a));
+}
 
-	/* a stream, and its reads */
+/* So is the watch stream. */
+static void
+test_contact_ends_postponed_stream(void **state)
+{
+	Instance   *b;
+
+	(void) join("a");
 	b = join("b");
 	for (int i = 0; i < 8; i++)
 	{
@@ -5557,17 +5568,30 @@ test_contact_ends_postponement(void **state)
 		b->nwatches = 0;
 		election_watch_ended(b->core, now);
 	}
-	assert_null(sent(b, "read"));
+	while (election_connected(b->core))
+		fail_at(b, 0);
+	while (sent(b, "keepalive") == NULL)
+		election_tick(b->core, now += MS);
+	deliver(b, sent(b, "keepalive"));
+	deliver(b, sent(b, "read"));
+	assert_int_equal(b->nwatches, 1);
+}
+
+/* With contact, the places are read, and not the keys by names that may be those of yesterday. */
+static void
+test_contact_reads_places(void **state)
+{
+	Instance   *b;
+
+	(void) join("a");
+	b = join("b");
 	while (election_connected(b->core))
 		fail_at(b, 0);
 	while (sent(b, "keepalive") == NULL)
 		election_tick(b->core, now += MS);
 	deliver(b, sent(b, "keepalive"));
 	assert_non_null(sent(b, "read"));
-	/* the renewal asks for the places, and not for names that may have changed meanwhile */
 	assert_int_equal(sent(b, "read")->request.success[1].range_end.len, 2);
-	deliver(b, sent(b, "read"));
-	assert_int_equal(b->nwatches, 1);
 }
 
 /* Contact is back, and a read that was postponed does not wait any more. */
@@ -5704,6 +5728,7 @@ test_no_watch_of_other_history(void **state)
 	Instance   *a = join("a");
 
 	assert_int_equal(a->nwatches, 1);
+	a->watch_silent = true;
 	etcd.cluster_id++;
 	lose_all(1000);
 	while (election_cluster_id(a->core) != 0)
@@ -5825,32 +5850,6 @@ test_not_configured(void **state)
 	assert_int_equal(election_wakeup_ns(a->core), INT64_MAX);
 }
 
-/* A new elector that goes on with the lease renews it, however many other requests hang. */
-static void
-test_resumed_lease_is_renewed(void **state)
-{
-	Instance   *a = add_instance("a", true);
-
-	a->config.nelections = 4;
-	for (int i = 0; i < 4; i++)
-		snprintf(a->config.elections[i], ELECTION_NAME_SIZE, "e%d", i);
-	start(a);
-	answer_all();
-	crash(a);
-	/* the first renewal */
-	while (sent(a, "keepalive") == NULL)
-		deliver(a, sent(a, "read"));
-	answer_all();
-	for (int i = 0; i < 4; i++)
-		assert_true(election_verify(a->core, now, i, i + 1));
-	while (sent(a, "keepalive") == NULL)
-	{
-		now = election_wakeup_ns(a->core);
-		election_tick(a->core, now);
-		assert_true(leads(a));
-	}
-}
-
 /* ---- the watch stream ---------------------------------------------------------------- */
 
 /* Ends the stream, and lets time pass until there is another one.  Returns the time. */
@@ -5888,6 +5887,20 @@ test_stream_ends_again(void **state)
 	assert_true(reopen_after_end(o) >= 500 * MS);
 	run_for(5 * SECOND);
 	assert_true(reopen_after_end(o) <= MS);
+}
+
+/* A stream that ends again and again does not keep a candidate from its writes. */
+static void
+test_write_beside_stream(void **state)
+{
+	Instance   *a = join("a");
+
+	for (int i = 0; i < 7; i++)
+		(void) reopen_after_end(a);
+	election_watch_ended(a->core, now);
+	strcpy(a->config.node_name, "other");
+	election_configure(a->core, now, &a->config);
+	assert_non_null(sent(a, "put"));
 }
 
 /* The read that shows what a stream has missed waits for as long as the next stream. */
@@ -5943,6 +5956,13 @@ test_watched_keys(void **state)
 	assert_true(election_resign(j->core, now, 0, true, 0, 1));
 	election_tick(j->core, now += SECOND / 5);
 	assert_int_equal(j->nwatches, 0);
+	run_for(SECOND);
+	assert_true(leads(j));
+	etcd.is_full = true;
+	end_lease(j->views[0].lease);
+	run_for(SECOND);
+	assert_int_equal(j->views[0].state, ELECTION_JOINING);
+	assert_int_equal(j->nwatches, 0);
 }
 
 /*
@@ -5984,12 +6004,117 @@ test_names_of_leader(void **state)
 	}
 }
 
+/* a ends, and its key goes with its lease.  No answer to another instance is delivered. */
+static void
+end_leader(Instance *a)
+{
+	assert_true(leads(a));
+	assert_true(election_stop(a->core, now, ELECTION_REASON_SHUTDOWN));
+	deliver(a, sent(a, "revoke"));
+}
+
+/*
+ * The read that shows the place comes late, so the own key alone is watched before.  Then
+ * both keys are, and the successor is ready.
+ */
+static void
+test_stream_before_place(void **state)
+{
+	Instance   *b = start_instance("b", true);
+	Instance   *a;
+	Message    *read;
+
+	(void) start_entry(b);
+	while ((read = sent(b, "read")) != NULL)
+		deliver(b, read);
+	a = start_instance("a", true);
+	deliver(a, start_entry(a));
+	deliver(a, sent(a, "read"));
+	assert_true(leads(a));
+	deliver(b, sent(b, "enter"));
+	read = sent(b, "read");
+	election_tick(b->core, now += 150 * MS);
+	assert_int_equal(b->nwatches, 1);
+	deliver(b, read);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	answer_all();
+	end_leader(a);
+	assert_true(leads(b));
+}
+
+/*
+ * The leader's key and the own one are watched apart, because another answer is awaited
+ * that may change the keys.  Then the end of the leader's makes nobody lead before a read.
+ */
+static void
+test_keys_watched_apart(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *b = start_instance("b", true);
+	Message    *read;
+
+	deliver(b, start_entry(b));
+	read = sent(b, "read");
+	election_tick(b->core, now += 150 * MS);
+	assert_int_equal(b->nwatches, 2);
+	assert_true(election_verify(b->core, now, 0, 1));
+	deliver(b, read);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(b->nwatches, 2);
+	end_leader(a);
+	assert_false(leads(b));
+	answer_all();
+	assert_true(leads(b));
+}
+
+/* A successor whose key was entered once more, with the same name, is ready, too. */
+static void
+test_stream_after_reentry(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *b = join("b");
+
+	delete_key(own_key(b));
+	run_for(100 * MS);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	end_leader(a);
+	assert_true(leads(b));
+}
+
+/* An election comes back, in another place of the settings: its events are its own. */
+static void
+test_slot_exchanged(void **state)
+{
+	Instance   *a = add_instance("a", true);
+	Instance   *b;
+
+	start(a);
+	answer_all();
+	etcd.is_full = true;
+	b = join("b");
+	run_for(SECOND);
+	assert_string_equal(b->views[0].leader, "a");
+	assert_int_equal(b->nwatches, 1);
+	strcpy(b->config.elections[0], "g");
+	election_configure(b->core, now, &b->config);
+	strcpy(b->config.elections[1], "e");
+	b->config.nelections = 2;
+	election_configure(b->core, now, &b->config);
+	answer_all();
+	assert_string_equal(b->views[1].leader, "a");
+	assert_true(election_proclaim(a->core, now, 0, "other", 1));
+	deliver(a, sent(a, "put"));
+	assert_string_equal(b->views[1].leader, "other");
+	assert_null(sent(b, "read"));
+}
+
 /* While the set of keys is about to change, no stream is opened for the one before. */
 static void
 test_one_stream_for_a_change(void **state)
 {
 	Instance   *a = add_instance("a", true);
 	Instance   *b = add_instance("b", true);
+	Message    *enter;
 	int			before;
 
 	a->config.nelections = 2;
@@ -6007,13 +6132,21 @@ test_one_stream_for_a_change(void **state)
 	strcpy(b->config.elections[1], "e");
 	before = b->nwatched;
 	election_configure(b->core, now, &b->config);
+	enter = sent(b, "enter");
+	deliver(b, sent(b, "read"));
+	assert_true(enter->used);
+	assert_int_equal(b->nwatched, before);
 	answer_all();
 	assert_int_equal(b->views[1].state, ELECTION_WAITING);
 	assert_int_equal(b->nwatched - before, 2);
 
 	/* a resignation, and an entry again */
 	before = b->nwatched;
+	run_for(100 * MS);
 	assert_true(election_resign(b->core, now, 1, true, 0, 1));
+	assert_non_null(sent(b, "delete"));
+	assert_null(sent(b, "read"));
+	assert_int_equal(b->nwatched, before);
 	answer_all();
 	assert_int_equal(b->nwatched - before, 2);
 }
@@ -6062,7 +6195,10 @@ main(void)
 		TEST(test_endpoints_tried_at_start),
 		TEST(test_many_endpoints),
 		TEST(test_answer_forgets_failures),
-		TEST(test_contact_ends_postponement),
+		TEST(test_contact_ends_postponed_grant),
+		TEST(test_contact_ends_postponed_entry),
+		TEST(test_contact_ends_postponed_stream),
+		TEST(test_contact_reads_places),
 		TEST(test_contact_ends_postponed_read),
 		TEST(test_terms_of_answers),
 		TEST(test_answer_of_other_cluster),
@@ -6072,11 +6208,15 @@ main(void)
 		TEST(test_end_of_closed_stream),
 		TEST(test_shutdown_revocation_refused),
 		TEST(test_not_configured),
-		TEST(test_resumed_lease_is_renewed),
 		TEST(test_stream_ends_again),
+		TEST(test_write_beside_stream),
 		TEST(test_reads_wait_for_stream),
 		TEST(test_watched_keys),
 		TEST(test_names_of_leader),
+		TEST(test_stream_before_place),
+		TEST(test_keys_watched_apart),
+		TEST(test_stream_after_reentry),
+		TEST(test_slot_exchanged),
 		TEST(test_one_stream_for_a_change),
 		TEST(test_one_stream_with_patroni),
 		TEST(test_stream_beside_renewal),
