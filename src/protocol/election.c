@@ -234,8 +234,7 @@ discard_history(ElectionCore *core)
 	core->term_seen = 0;
 	core->max_revision = 0;
 	core->stale_since_ns = 0;
-	if (core->stream.nwatched > 0)
-		watch_close(core);
+	watch_close(core);
 }
 
 /*
@@ -551,7 +550,6 @@ election_create(const ElectionPort *port, int max_elections)
 	core->max_elections = max_elections;
 	core->next_id = 1;
 	core->next_renewal = 1;
-	core->first_renewal = 1;
 	core->wakeup_ns = NEVER_NS;
 	return core;
 }

@@ -24,7 +24,7 @@
 static bool
 is_same_watch(const Watched *a, const Watched *b)
 {
-	return a->slot == b->slot && a->target == b->target &&
+	return a->slot == b->slot &&
 		a->leader.create_revision == b->leader.create_revision &&
 		a->key.create_revision == b->key.create_revision &&
 		is_queue_key(&a->key, bytes_of_key(&b->key));
@@ -198,7 +198,7 @@ watch_reconcile(ElectionCore *core, int64_t now_ns)
 	n = list_watches(core, list);
 	if (are_same_watches(list, n, stream->watched, stream->nwatched))
 		return;
-	if (stream->nwatched > 0 || due_or_wake_at(core, now_ns, stream->retry_ns))
+	if (due_or_wake_at(core, now_ns, stream->retry_ns))
 		open_stream(core, now_ns, list, n);
 }
 
@@ -209,8 +209,8 @@ watch_reports_since(const ElectionCore *core, const Election *e, int64_t revisio
 	{
 		const Watched *watched = &core->stream.watched[i];
 
-		if (watched->target == WATCH_WAIT && watched->slot == slot_of(core, e) &&
-			watched->key.create_revision == e->own.create_revision &&
+		/* only a watch of both keys has a leader */
+		if (watched->key.create_revision == e->own.create_revision &&
 			watched->leader.create_revision == e->leader.key.create_revision)
 			return watched->start_revision <= revision + 1;
 	}
