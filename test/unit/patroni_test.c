@@ -37,8 +37,12 @@ typedef struct Sent
 static ElectionCore *core;
 static ElectionConfig config;
 static ElectionView view;
+static ElectionView other_view; /* of the second election */
 static Sent sent[MAX_SENT];
 static int	nsent;
+static int	nreads;				/* sent at all */
+static int	nquestions;			/* for a time to live */
+static int	ndistrusted;
 static char events[4096];
 static char watched[ELECTION_KEY_SIZE + 8];
 static int64_t watched_from;
@@ -54,6 +58,8 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	s->id = id;
 	s->request = keep_request(request);
 	assert_int_equal(request->ncompares, 0);
+	nreads += request->kind == ETCD_TXN;
+	nquestions += request->kind == ETCD_TIME_TO_LIVE;
 	if (request->kind == ETCD_TXN)
 		assert_int_equal(request->success[0].key.data[0], '/');
 	for (int i = 0; i < request->nsuccess; i++)
@@ -76,13 +82,13 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
+	ndistrusted++;
 }
 
 static void
 port_publish(void *ctx, int slot, const ElectionView *published)
 {
-	if (slot == 0)
-		view = *published;
+	*(slot == 0 ? &view : &other_view) = *published;
 }
 
 static void
@@ -301,7 +307,8 @@ set_up(void **state)
 	config.timeline = 1;
 
 	memset(&view, 0, sizeof(view));
-	nsent = 0;
+	memset(&other_view, 0, sizeof(other_view));
+	nsent = nreads = nquestions = ndistrusted = 0;
 	events[0] = '\0';
 	watched[0] = '\0';
 	core = election_create(&port, 2);
@@ -1245,6 +1252,648 @@ test_stop(void **state)
 	assert_string_equal(events, "unelected(shutdown)");
 }
 
+/* ---- what fails, and what is sent ---------------------------------------------------- */
+
+/* There is no answer to that request, or etcd refuses it. */
+static void
+fail_request(Sent *s, EtcdOutcome outcome, int endpoint, int code)
+{
+	EtcdAnswer	a = {.outcome = outcome, .endpoint = endpoint, .code = code, .message = "failed"};
+	uint64_t	id;
+
+	if (code == ETCD_CODE_PERMISSION_DENIED)
+		strcpy(a.message, "etcdserver: permission denied");
+	assert_non_null(s);
+	id = s->id;
+	s->id = 0;
+	election_receive(core, now, id, &a);
+}
+
+static void
+refuse(Sent *s)
+{
+	fail_request(s, ETCD_REFUSED, 0, ETCD_CODE_RESOURCE_EXHAUSTED);
+}
+
+/* The newest request that is not answered. */
+static Sent *
+last_sent(void)
+{
+	Sent	   *last = NULL;
+
+	for (int i = 0; i < nsent; i++)
+	{
+		if (sent[i].id != 0)
+			last = &sent[i];
+	}
+	return last;
+}
+
+/* Lets time pass until something is sent.  Returns the time that it took. */
+static int64_t
+wait_until_sent(void)
+{
+	int64_t		began_ns = now;
+
+	while (next_sent() == NULL)
+	{
+		election_tick(core, now += MS);
+		assert_true(now < began_ns + 60 * SECOND);
+	}
+	return now - began_ns;
+}
+
+/* For that time, requests of that kind fail at the first endpoint, and others are answered. */
+static void
+fail_for(int64_t duration_ns, EtcdRequestKind kind, EtcdOutcome outcome)
+{
+	for (int64_t end = now + duration_ns; now < end; now += MS)
+	{
+		election_tick(core, now);
+		for (Sent *s = next_sent(); s != NULL; s = next_sent())
+		{
+			assert_true(nreads + nquestions < 1000);
+			if (s->request.kind == kind)
+				fail_request(s, outcome, 0, ETCD_CODE_RESOURCE_EXHAUSTED);
+			else
+				answer();
+		}
+	}
+}
+
+/* Two questions fail, one at each endpoint, so contact is lost. */
+static void
+lose_contact(void)
+{
+	for (int i = 0; election_connected(core); i++)
+	{
+		(void) wait_until_sent();
+		fail_request(next_sent(), ETCD_NO_ANSWER, i % config.nendpoints, 0);
+	}
+}
+
+/* The configuration key has a new value, and the watch tells it. */
+static void
+tell_config(const char *value)
+{
+	EtcdWatchEvent event;
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = 2, .events = &event, .nevents = 1};
+
+	set_key(CONFIG, value, 0);
+	event = event_of(store_find(bytes(CONFIG)), false, store_revision());
+	frame.header = etcd_header();
+	election_watched(core, now, &frame);
+}
+
+/* A read that is refused is sent again at the next endpoint, and then less and less often. */
+static void
+test_read_refused(void **state)
+{
+	int			before;
+
+	for (int n = 1; n <= 2; n++)
+	{
+		config.nendpoints = n;
+		configure();
+		answer_all();
+		assert_true(election_verify(core, now, 0, 1));
+		refuse(next_sent());
+		assert_int_equal(next_sent() != NULL, n == 2);
+		if (n == 2)
+			refuse(next_sent());
+		assert_null(next_sent());
+		assert_in_range(wait_until_sent(), 40 * MS, 60 * MS);
+		answer_all();
+	}
+	before = nreads;
+	assert_true(election_verify(core, now, 0, 1));
+	fail_for(10 * SECOND, ETCD_TXN, ETCD_REFUSED);
+	assert_in_range(nreads - before, 15, 60);
+
+	/* one answer, and all of that is forgotten */
+	(void) wait_until_sent();
+	answer_all();
+	config.nendpoints = 1;
+	configure();
+	answer_all();
+	assert_true(election_verify(core, now, 0, 1));
+	refuse(next_sent());
+	assert_in_range(wait_until_sent(), 40 * MS, 60 * MS);
+}
+
+/* A read is refused again and again.  The answer to an earlier one ends that. */
+static void
+test_answer_beside_refusals(void **state)
+{
+	begin_leading();
+	assert_true(election_verify(core, now, 0, 1));
+	tell_config("{}");
+	assert_ptr_not_equal(next_sent(), last_sent());
+	for (int i = 0; i < 6; i++)
+	{
+		while (last_sent() == next_sent())
+			election_tick(core, now += MS);
+		refuse(last_sent());
+	}
+	assert_ptr_equal(next_sent(), last_sent());
+	answer();
+	assert_true(asks(ETCD_TXN));
+}
+
+/* The third denial of a read ends leadership. */
+static void
+test_third_denial(void **state)
+{
+	begin_leading();
+	assert_true(election_verify(core, now, 0, 1));
+	for (int i = 0; i < 3; i++)
+	{
+		(void) wait_until_sent();
+		assert_true(leads());
+		assert_true(asks(ETCD_TXN));
+		fail_request(next_sent(), ETCD_REFUSED, 0, ETCD_CODE_PERMISSION_DENIED);
+	}
+	assert_false(leads());
+}
+
+/*
+ * A question for the time to live has no answer.  It goes to each endpoint at once, and then
+ * waits.  An answer, a new lease, and contact that was lost for a moment end the wait.
+ */
+static void
+test_questions_fail(void **state)
+{
+	int			before;
+
+	config.nendpoints = 2;
+	begin_leading();
+	now += 10 * SECOND;
+	election_tick(core, now);
+	before = nreads;
+	fail_request(next_sent(), ETCD_NO_ANSWER, 0, 0);
+	assert_true(asks(ETCD_TIME_TO_LIVE));
+	assert_int_equal(nreads, before);
+	fail_request(next_sent(), ETCD_NO_ANSWER, 0, 0);
+	assert_true(asks(ETCD_TIME_TO_LIVE));
+	fail_request(next_sent(), ETCD_NO_ANSWER, 0, 0);
+	assert_null(next_sent());
+	before = nquestions;
+	fail_for(5 * SECOND, ETCD_TIME_TO_LIVE, ETCD_NO_ANSWER);
+	assert_in_range(nquestions - before, 10, 30);
+	assert_true(election_connected(core));
+	assert_true(leads());
+
+	/* a new lease */
+	(void) wait_until_sent();
+	fail_request(next_sent(), ETCD_NO_ANSWER, 0, 0);
+	assert_null(next_sent());
+	set_key(LEADER, "n1", 99);
+	tell();
+	assert_true(asks(ETCD_TIME_TO_LIVE));
+
+	/* an answer */
+	answer_all();
+	now += 10 * SECOND;
+	election_tick(core, now);
+	fail_request(next_sent(), ETCD_NO_ANSWER, 0, 0);
+	assert_true(asks(ETCD_TIME_TO_LIVE));
+	answer_all();
+	assert_true(leads());
+}
+
+/* Contact is lost for a moment.  With it, the time to live is asked for at once. */
+static void
+test_contact_ends_wait(void **state)
+{
+	for (int has_failed = 0; has_failed < 2; has_failed++)
+	{
+		tear_down(state);
+		set_up(state);
+		config.nendpoints = 2;
+		begin_leading();
+		if (has_failed)
+		{
+			now += 10 * SECOND;
+			fail_for(5 * SECOND, ETCD_TIME_TO_LIVE, ETCD_NO_ANSWER);
+			assert_true(leads());
+			(void) wait_until_sent();
+			fail_request(next_sent(), ETCD_NO_ANSWER, 0, 0);
+			assert_null(next_sent());
+		}
+		assert_true(election_verify(core, now, 0, 1));
+		lose_contact();
+		(void) wait_until_sent();
+		assert_true(asks(ETCD_TXN));
+		answer();
+		assert_true(asks(ETCD_TIME_TO_LIVE));
+		fail_request(next_sent(), ETCD_NO_ANSWER, 0, 0);
+		assert_true(asks(ETCD_TIME_TO_LIVE));
+	}
+}
+
+/* Each answer is of another term.  The renewal is tried again, but not without end. */
+static void
+test_terms_change(void **state)
+{
+	begin_leading();
+	nreads = nquestions = 0;
+	for (int64_t end = now + 20 * SECOND; now < end; now += MS)
+	{
+		election_tick(core, now);
+		while (next_sent() != NULL)
+		{
+			assert_true(nreads + nquestions < 1000);
+			etcd.term++;
+			answer();
+		}
+	}
+	assert_in_range(nquestions, 10, 100);
+}
+
+/* An answer of a member that is behind its cluster, or without a term, is not believed. */
+static void
+test_term_of_answer(void **state)
+{
+	static const uint64_t terms[] = {0, 2};
+
+	begin_leading();
+	for (size_t i = 0; i < lengthof(terms); i++)
+	{
+		int64_t		deadline_ns = view.deadline_ns;
+
+		now += 10 * SECOND;
+		election_tick(core, now);
+		assert_true(asks(ETCD_TIME_TO_LIVE));
+		etcd.term = terms[i];
+		answer();
+		assert_int_equal(ndistrusted, i + 1);
+		assert_int_equal(view.deadline_ns, deadline_ns);
+		etcd.term = 3;
+		run(SECOND, true);
+		assert_true(view.deadline_ns > deadline_ns);
+	}
+}
+
+/* One answer shows an earlier state of etcd.  The instance leads on, under the same token. */
+static void
+test_one_older_answer(void **state)
+{
+	int64_t		before = store_index();
+	int64_t		token;
+
+	set_key(CONFIG, "{}", 0);
+	begin_leading();
+	token = view.token;
+	assert_true(election_verify(core, now, 0, 1));
+	answer_at(before);
+	assert_int_equal(ndistrusted, 1);
+	run(20 * SECOND, true);
+	assert_true(leads());
+	assert_int_equal(view.token, token);
+	assert_string_equal(events, "");
+}
+
+/*
+ * etcd says that the lease is gone, and the key is there.  So it is not asked again before
+ * the next renewal, and the deadline stays.
+ */
+static void
+test_lease_gone_key_there(void **state)
+{
+	int64_t		deadline_ns;
+
+	begin_leading();
+	deadline_ns = view.deadline_ns;
+	now += 10 * SECOND;
+	election_tick(core, now);
+	left_s = -1;
+	answer_all();
+	nquestions = 0;
+	run(5 * SECOND, true);
+	assert_int_equal(nquestions, 0);
+	assert_true(leads());
+	assert_int_equal(view.deadline_ns, deadline_ns);
+}
+
+/* Two elections follow two clusters.  Each is told the time to live of its own lease. */
+static void
+test_two_clusters(void **state)
+{
+	set_key("/service/robin/initialize", SYSTEM_ID, 0);
+	set_key("/service/robin/members/n1", "{\"timeline\":1}", 21);
+	set_key("/service/robin/leader", "n1", 21);
+	strcpy(config.elections[1], "patroni:robin");
+	config.nelections = 2;
+	begin_leading();
+	assert_true(other_view.deadline_ns > now);
+	run(60 * SECOND, true);
+	assert_true(leads());
+	assert_true(other_view.deadline_ns > now);
+}
+
+/* Patroni gives the key up, and takes it again on the same lease: the instance leads again at once. */
+static void
+test_key_again_on_same_lease(void **state)
+{
+	begin_leading();
+	set_key(LEADER, NULL, 0);
+	tell();
+	answer_all();
+	assert_false(leads());
+	set_key(LEADER, "n1", 11);
+	tell();
+	answer_all();
+	assert_true(leads());
+	assert_int_equal(view.token, store_revision());
+	assert_int_equal(view.create_revision, store_revision());
+}
+
+/* The key comes from another member.  Nobody leads before the new lease was asked for. */
+static void
+test_key_from_other_member(void **state)
+{
+	Sent		question;
+
+	set_key(LEADER, "n2", 12);
+	configure();
+	answer_all();
+	run(20 * SECOND, true);
+	set_key(LEADER, "n1", 13);
+	tell();
+	assert_int_equal(nsent, 2);
+	question = sent[0];
+	sent[0] = sent[1];
+	sent[1] = question;
+	assert_true(asks(ETCD_TXN));
+	answer();
+	assert_false(leads());
+	answer();
+	assert_false(leads());
+	answer();
+	assert_true(leads());
+}
+
+/* A server that went into recovery, and comes back, leads again with the next read. */
+static void
+test_back_from_recovery(void **state)
+{
+	begin_leading();
+	config.in_recovery = true;
+	configure();
+	assert_false(leads());
+	config.in_recovery = false;
+	configure();
+	assert_false(leads());
+	answer_all();
+	assert_true(leads());
+	assert_string_equal(events, "unelected(not_eligible) elected(n1)");
+}
+
+/* Each answer is used once, by whoever does not lead, too: nothing is read twice. */
+static void
+test_reads_of_follower(void **state)
+{
+	set_key(LEADER, "n2", 12);
+	configure();
+	answer_all();
+
+	/* two reads under way */
+	nreads = 0;
+	assert_true(election_verify(core, now, 0, 1));
+	tell_config("{}");
+	answer_all();
+	assert_int_equal(nreads, 2);
+
+	/* a read that was sent before the change of the leader, and shows it */
+	nreads = 0;
+	assert_true(election_verify(core, now, 0, 2));
+	set_key(LEADER, "n3", 13);
+	tell();
+	answer_all();
+	assert_int_equal(nreads, 3);	/* the second for the event, the third for the renewal */
+
+	/* the watch tells what a read has shown before */
+	set_key(LEADER, "n4", 14);
+	assert_true(election_verify(core, now, 0, 3));
+	answer_all();
+	assert_string_equal(view.leader, "n4");
+	nreads = 0;
+	tell();
+	answer_all();
+	assert_int_equal(nreads, 0);
+}
+
+/* A read that was void when it was answered is sent again. */
+static void
+test_void_read(void **state)
+{
+	begin_leading();
+	set_key(INITIALIZE, "4711", 0);
+	assert_true(election_verify(core, now, 0, 1));
+	tell_config("{}");
+	assert_int_equal(nsent, 2);
+	answer();
+	assert_false(leads());
+	answer();
+	assert_true(asks(ETCD_TXN));
+}
+
+/* A reload while a request is under way sends it no second time. */
+static void
+test_reload_sends_nothing(void **state)
+{
+	begin_leading();
+	now += 10 * SECOND;
+	election_tick(core, now);
+	nreads = nquestions = 0;
+	configure();
+	assert_int_equal(nquestions, 0);
+	answer();
+	assert_true(asks(ETCD_TXN));
+	configure();
+	assert_int_equal(nquestions, 0);
+	answer_all();
+
+	strcpy(config.patroni_namespace, "other");
+	nreads = nquestions = 0;
+	configure();
+	configure();
+	assert_int_equal(nreads, 1);
+	assert_int_equal(nquestions, 0);
+}
+
+/* ---- the cluster --------------------------------------------------------------------- */
+
+/* While the member is on another timeline, its key is read often, and the lease is renewed. */
+static void
+test_poll_of_timeline(void **state)
+{
+	set_key(MEMBER, "{\"timeline\":1}", 11);
+	config.timeline = 2;
+	configure();
+	answer_all();
+	nquestions = 0;
+	for (int i = 0; i < 20; i++)
+	{
+		run(100 * MS, true);
+		assert_true(election_verify(core, now, 0, i + 1));
+		answer_all();
+	}
+	assert_in_range(nquestions, 7, 11);
+	assert_string_equal(view.problem, "");
+
+	/* with the right timeline it is over */
+	set_key(MEMBER, "{\"timeline\":2}", 11);
+	run(SECOND, true);
+	assert_true(leads());
+	nquestions = 0;
+	run(40 * SECOND, true);
+	assert_in_range(nquestions, 3, 5);
+
+	/* the next promotion has its time, too */
+	config.timeline = 3;
+	configure();
+	assert_string_equal(view.problem, "");
+	answer_all();
+	assert_string_equal(view.problem, "");
+}
+
+/* The member of a server that does not lead is not asked for its timeline so often. */
+static void
+test_timeline_of_follower(void **state)
+{
+	set_key(LEADER, "n2", 12);
+	config.timeline = 2;
+	configure();
+	answer_all();
+	nquestions = 0;
+	run(20 * SECOND, true);
+	assert_in_range(nquestions, 1, 3);
+}
+
+/* A standby has no timeline of its own, so it is no stranger. */
+static void
+test_standby_is_no_stranger(void **state)
+{
+	begin_in_recovery();
+	nquestions = 0;
+	run(90 * SECOND, true);
+	assert_string_equal(view.problem, "");
+	assert_in_range(nquestions, 8, 10);
+}
+
+/* Timelines have 32 bits. */
+static void
+test_timelines(void **state)
+{
+	static const struct
+	{
+		const char *member;
+		uint32_t	timeline;
+		bool		leads;
+	}			cases[] = {
+		{"{\"timeline\":1}", 1, true},
+		{"{\"timeline\":4294967295}", UINT32_MAX, true},
+		{"{\"timeline\":4294967297}", 1, false},
+		{"{\"timeline\":-4294967295}", 1, false},
+		{"{\"timeline\":\"1\"}", 1, false},
+		{"[1]", 1, false},
+		{"", 1, false}
+	};
+
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		tear_down(state);
+		set_up(state);
+		set_key(MEMBER, cases[i].member, 11);
+		config.timeline = cases[i].timeline;
+		configure();
+		answer_all();
+		assert_int_equal(leads(), cases[i].leads);
+	}
+}
+
+/* One of the keys is enough to know that a Patroni cluster is there. */
+static void
+test_keys_of_cluster(void **state)
+{
+	static const struct
+	{
+		const char *key;
+		const char *value;
+		const char *problem;
+	}			cases[] = {
+		{LEADER, "n2", "has not initialized the cluster"},
+		{CONFIG, "{}", "has not initialized the cluster"},
+		{MEMBER, "{}", "has not initialized the cluster"},
+		{INITIALIZE, SYSTEM_ID, "has no member \"n1\": set"},
+		{"/service/batman/history", "[]", "etcd has no keys of a Patroni cluster"}
+	};
+
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		tear_down(state);
+		set_up(state);
+		while (count_keys() > 0)
+			delete_key(key_at(0));
+		set_key(cases[i].key, cases[i].value, 0);
+		configure();
+		assert_string_equal(view.problem, "");	/* nothing was read yet */
+		answer_all();
+		assert_non_null(strstr(view.problem, cases[i].problem));
+	}
+}
+
+/* The key that names the database system is deleted. */
+static void
+test_initialize_deleted(void **state)
+{
+	begin_leading();
+	set_key(INITIALIZE, NULL, 0);
+	run(11 * SECOND, true);
+	assert_false(leads());
+	assert_non_null(strstr(view.problem, "has not initialized the cluster"));
+}
+
+/* The name of the node was left out, and is that of the cluster. */
+static void
+test_node_has_name_of_scope(void **state)
+{
+	strcpy(config.node_name, "batman");
+	configure();
+	answer_all();
+	assert_non_null(strstr(view.problem, "has no member \"batman\": that is its scope"));
+}
+
+/* Whoever leads has no problem, even if Patroni is paused. */
+static void
+test_no_problem_of_leader(void **state)
+{
+	static const char *const values[] = {"{\"pause\": true}", "{\"failsafe_mode\": true}"};
+
+	for (size_t i = 0; i < lengthof(values); i++)
+	{
+		set_key(CONFIG, values[i], 0);
+		configure();
+		answer_all();
+		run(11 * SECOND, true);
+		assert_true(leads());
+		assert_string_equal(view.problem, "");
+	}
+}
+
+/* The settings name another cluster.  Nothing is said about it before it was read. */
+static void
+test_nothing_said_before_read(void **state)
+{
+	begin_leading();
+	strcpy(config.patroni_namespace, "other");
+	configure();
+	assert_string_equal(view.problem, "");
+	answer_all();
+	assert_non_null(strstr(view.problem, "etcd has no keys of a Patroni cluster below \"/other/batman/\""));
+}
+
 int
 main(void)
 {
@@ -1290,6 +1939,31 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_settings, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_restored, set_up, tear_down),
 		cmocka_unit_test(test_versions),
+		cmocka_unit_test_setup_teardown(test_read_refused, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_answer_beside_refusals, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_third_denial, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_questions_fail, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_contact_ends_wait, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_terms_change, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_term_of_answer, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_one_older_answer, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_lease_gone_key_there, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_two_clusters, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_key_again_on_same_lease, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_key_from_other_member, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_back_from_recovery, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_reads_of_follower, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_void_read, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_reload_sends_nothing, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_poll_of_timeline, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_timeline_of_follower, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_standby_is_no_stranger, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_timelines, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_keys_of_cluster, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_initialize_deleted, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_node_has_name_of_scope, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_no_problem_of_leader, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_nothing_said_before_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_stop, set_up, tear_down),
 	};
 
