@@ -84,7 +84,7 @@ static void
 conclude(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	const Patroni *p = &e->patroni;
-	bool		lives = p->until_ns != 0 && patroni_deadline_ns(core, e) > now_ns;
+	bool		lives = patroni_deadline_ns(core, e) > now_ns;
 	bool		leads = e->own.create_revision != 0 && e->leader.is_known && lives &&
 		patroni_is_ours(core, p) && !core->config.in_recovery;
 
@@ -113,7 +113,7 @@ cap_deadline(const ElectionCore *core, int64_t now_ns, Election *e)
 {
 	int64_t		excess_ns = patroni_deadline_ns(core, e) - (now_ns + PATRONI_MIN_MARGIN_NS);
 
-	if (e->patroni.until_ns != 0 && excess_ns > 0)
+	if (excess_ns > 0)
 		e->patroni.until_ns -= excess_ns;
 }
 
@@ -203,13 +203,12 @@ patroni_probe(ElectionCore *core, int64_t now_ns)
 }
 
 static void
-fail_renewal(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
+fail_renewal(ElectionCore *core, Election *e, int64_t sent_ns)
 {
 	Patroni    *p = &e->patroni;
 
 	/* The other endpoints are tried at once, then with a back-off. */
 	p->renewal_wanted = true;
-	p->retry_ns = now_ns;
 	if (++p->renewal_failures > core->config.nendpoints)
 		p->retry_ns = sent_ns +
 			request_urgent_backoff_ns(core, p->renewal_failures - core->config.nendpoints);
@@ -217,7 +216,7 @@ fail_renewal(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
 
 /* Both answers of a renewal have come: moves the deadline, or tries again. */
 static void
-finish_renewal(ElectionCore *core, int64_t now_ns, Election *e, const Facts *read, bool named)
+finish_renewal(ElectionCore *core, Election *e, const Facts *read, bool named)
 {
 	Patroni    *p = &e->patroni;
 
@@ -226,11 +225,10 @@ finish_renewal(ElectionCore *core, int64_t now_ns, Election *e, const Facts *rea
 	p->ttl_answer.valid = false;
 	if (p->ttl_answer.term != p->asked_term || p->ttl_answer.term != read->term)
 	{
-		fail_renewal(core, now_ns, e, p->ttl_answer.sent_ns);
+		fail_renewal(core, e, p->ttl_answer.sent_ns);
 		return;
 	}
 	p->renewal_failures = 0;
-	p->retry_ns = 0;
 	p->ttl_ns = p->ttl_answer.ttl_ns;
 	if (named && read->ordered)
 		p->until_ns = p->ttl_answer.until_ns;
@@ -258,7 +256,7 @@ receive_read(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	patroni_learn_cluster(core, p, facts->patroni);
 	named = learn_key(core, now_ns, e, facts->patroni[PATRONI_LEADER]);
 	e->leader.is_known = true;
-	finish_renewal(core, now_ns, e, facts, named);
+	finish_renewal(core, e, facts, named);
 	e->leader.until_ns = op->sent_ns + patroni_ttl_ns(core, e);
 	if (patroni_watch_timeline(core, now_ns, e) && named &&
 		p->renewal_ns > now_ns + TIMELINE_POLL_NS)
@@ -278,14 +276,14 @@ find_asker(ElectionCore *core, const Op *op)
 {
 	for_each_election(core, e)
 	{
-		if (e->followed && e->patroni.asked_id == op->id)
+		if (e->patroni.asked_id == op->id)
 			return e;
 	}
 	return NULL;
 }
 
 static void
-receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
+receive_time_to_live(ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
 	Election   *e = find_asker(core, op);
@@ -298,7 +296,7 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	p->asked_id = 0;
 	if (facts->kind != FACTS_ANSWER || left_s < 0)
 	{
-		fail_renewal(core, now_ns, e, op->sent_ns);
+		fail_renewal(core, e, op->sent_ns);
 		if (facts->kind == FACTS_NO_ANSWER)
 			return;
 		/*
@@ -352,7 +350,7 @@ patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	Election   *e = request_find_election(core, op);
 
 	if (op->kind == OP_TIME_TO_LIVE)
-		receive_time_to_live(core, now_ns, facts);
+		receive_time_to_live(core, facts);
 	else if (facts->kind != FACTS_ANSWER)
 		fail_read(core, facts);
 	else if (e != NULL)
@@ -386,7 +384,6 @@ send_renewal(ElectionCore *core, int64_t now_ns, Election *e)
 	op->lease = p->lease;
 	p->asked_id = op->id;
 	p->asked_term = core->term_seen;
-	p->ttl_answer.valid = false;
 	request_send_lease(core, op, ETCD_TIME_TO_LIVE, 0);
 }
 

@@ -70,7 +70,6 @@ patroni_begin(ElectionCore *core, Election *e)
 	e->place.seen_revision = 0;
 	e->own.create_revision = 0;
 	e->leader.key.create_revision = 0;
-	e->leader.value[0] = '\0';
 	e->leader.is_known = false;
 	*p = unknown;
 	election_patroni_prefix(p->prefix, config->patroni_namespace, e->name);
@@ -136,12 +135,8 @@ is_true(const json_t *value)
 static void
 learn_config(Patroni *p, const EtcdKeyValue *kv)
 {
-	json_t	   *config;
+	json_t	   *config = kv != NULL ? json_loadb(kv->value.data, kv->value.len, 0, NULL) : NULL;
 
-	if (kv != NULL && kv->mod_revision == p->config_revision)
-		return;
-	p->config_revision = kv != NULL ? kv->mod_revision : 0;
-	config = kv != NULL ? json_loadb(kv->value.data, kv->value.len, 0, NULL) : NULL;
 	p->is_paused = is_true(json_object_get(config, "pause"));
 	p->has_failsafe = is_true(json_object_get(config, "failsafe_mode"));
 	json_decref(config);
@@ -157,9 +152,8 @@ learn_member(Patroni *p, const EtcdKeyValue *kv)
 	json_t	   *member;
 	json_int_t	timeline;
 
-	if (kv == NULL || kv->mod_revision == p->member_revision)
+	if (kv == NULL)
 		return;
-	p->member_revision = kv->mod_revision;
 	member = json_loadb(kv->value.data, kv->value.len, 0, NULL);
 	timeline = json_integer_value(json_object_get(member, "timeline"));
 	if (timeline > 0 && timeline <= UINT32_MAX)

@@ -211,7 +211,6 @@ typedef struct Patroni
 	}			ttl_answer;
 
 	/* the cluster */
-	int64_t		config_revision;	/* of the configuration that was read */
 	bool		is_paused;
 	bool		has_failsafe;
 	bool		has_keys;
@@ -219,7 +218,6 @@ typedef struct Patroni
 
 	/* what the key of our member says of the server that Patroni runs under that name */
 	bool		member_seen;
-	int64_t		member_revision;	/* of the key that was read; 0: none was */
 	uint32_t	member_timeline;	/* 0: not told */
 	int64_t		strange_ns;		/* since when that is not ours; 0: it is */
 	bool		is_stranger;	/* for longer than a promotion explains */

@@ -1400,6 +1400,32 @@ test_answer_beside_refusals(void **state)
 	assert_true(asks(ETCD_TXN));
 }
 
+/* The stream ends again and again.  The reads that follow wait with it, and never less than before. */
+static void
+test_reads_wait_for_stream(void **state)
+{
+	begin_leading();
+	assert_true(election_verify(core, now, 0, 1));
+	fail_for(2 * SECOND, ETCD_TXN, ETCD_REFUSED);
+	(void) wait_until_sent();
+	refuse(next_sent());
+	assert_null(next_sent());
+	election_watch_ended(core, now);
+	assert_null(next_sent());
+
+	for (int i = 0; i < 7; i++)
+	{
+		watched[0] = '\0';
+		election_watch_ended(core, now);
+		while (watched[0] == '\0')
+			run(MS, true);
+	}
+	assert_null(next_sent());
+	election_watch_ended(core, now);
+	assert_null(next_sent());
+	assert_in_range(wait_until_sent(), 100 * MS, SECOND);
+}
+
 /* The third denial of a read ends leadership. */
 static void
 test_third_denial(void **state)
@@ -1606,6 +1632,14 @@ test_key_again_on_same_lease(void **state)
 	assert_true(leads());
 	assert_int_equal(view.token, store_revision());
 	assert_int_equal(view.create_revision, store_revision());
+
+	/* the watch is silent, and a read shows it */
+	set_key(LEADER, NULL, 0);
+	set_key(LEADER, "n1", 11);
+	assert_true(election_verify(core, now, 0, 1));
+	answer_all();
+	assert_true(leads());
+	assert_int_equal(view.token, store_revision());
 }
 
 /* The key comes from another member.  Nobody leads before the new lease was asked for. */
@@ -1941,6 +1975,7 @@ main(void)
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test_setup_teardown(test_read_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_answer_beside_refusals, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_reads_wait_for_stream, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_third_denial, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_questions_fail, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_contact_ends_wait, set_up, tear_down),
