@@ -21,6 +21,7 @@
 
 /* ---- what is to be watched --------------------------------------------------- */
 
+/* The keys tell targets apart, as far as they are watched in another way. */
 static bool
 is_same_watch(const Watched *a, const Watched *b)
 {

@@ -5594,6 +5594,41 @@ test_contact_reads_places(void **state)
 	assert_int_equal(sent(b, "read")->request.success[1].range_end.len, 2);
 }
 
+/* A read of the places that is under way will show them, or be sent again. */
+static void
+test_contact_beside_read(void **state)
+{
+	Instance   *b;
+	Message    *read;
+
+	(void) join("a");
+	b = join("b");
+	assert_true(election_verify(b->core, now, 0, 1));
+	read = sent(b, "read");
+	lose_contact_but(b, read);
+	while (sent(b, "keepalive") == NULL)
+		election_tick(b->core, now += MS);
+	deliver(b, sent(b, "keepalive"));
+	assert_true(read->used && sent(b, "read") != read);
+	assert_int_equal(sent(b, "read")->request.success[1].range_end.len, 0);
+}
+
+/* A write is denied once.  Its election is read alone, and no other. */
+static void
+test_write_denied_once(void **state)
+{
+	Instance   *a = lead_two();
+	int			before;
+
+	assert_true(election_proclaim(a->core, now, 0, "other", 1));
+	etcd.denied = "e/";
+	etcd.denies_writes_only = true;
+	before = a->nsent;
+	deliver(a, sent(a, "put"));
+	assert_int_equal(a->nsent, before + 1);
+	assert_int_equal(sent(a, "read")->request.nfailure, 1);
+}
+
 /* Contact is back, and a read that was postponed does not wait any more. */
 static void
 test_contact_ends_postponed_read(void **state)
@@ -6199,6 +6234,8 @@ main(void)
 		TEST(test_contact_ends_postponed_entry),
 		TEST(test_contact_ends_postponed_stream),
 		TEST(test_contact_reads_places),
+		TEST(test_contact_beside_read),
+		TEST(test_write_denied_once),
 		TEST(test_contact_ends_postponed_read),
 		TEST(test_terms_of_answers),
 		TEST(test_answer_of_other_cluster),
