@@ -5824,7 +5824,7 @@ test_odd_frames(void **state)
 	}
 }
 
-/* What still comes of a stream that was closed changes nothing: without watches, and after the stop. */
+/* What still comes of a closed stream changes nothing: without watches, and after the stop. */
 static void
 test_end_of_closed_stream(void **state)
 {
@@ -5975,11 +5975,13 @@ test_watched_keys(void **state)
 	assert_string_equal(a->watched[0], a->views[0].key);
 	assert_string_equal(c->watched[0], a->views[0].key);
 	assert_string_equal(o->watched[0], a->views[0].key);
-	assert_true(a->watches[0].range_end.len == 0 && c->watches[0].range_end.len == 0 && o->watches[0].range_end.len == 0);
+	assert_int_equal(a->watches[0].range_end.len, 0);
+	assert_int_equal(c->watches[0].range_end.len, 0);
+	assert_int_equal(o->watches[0].range_end.len, 0);
 
 	/* one that cannot enter yet is no observer, and the key that it deletes needs no watch */
-	teardown(&(void *) {NULL});
-	setup(&(void *) {NULL});
+	teardown(state);
+	setup(state);
 	etcd.is_full = true;
 	j = join("j");
 	run_for(SECOND);
