@@ -9,7 +9,8 @@
 # With x, which is a number, rows of the same name form a curve.  "ours" names our row at
 # the same x.  Each other row has a "ratio": the median of the ratios of our sample to its
 # sample, over all rounds that have both.  A row with an "ours" of its own is compared to that one.  Samples of one round are compared, because the
-# load of the machine changes between rounds.  "goal" of our row concerns its median, "goal"
+# load of the machine changes between rounds.  The interval behind it has the median of all
+# such ratios with a confidence of 95 %.  "goal" of our row concerns its median, "goal"
 # of the others their ratio.  With "growth" the table shows how each curve grows: the
 # exponent of x in the power law that fits the medians best.
 package Bench::Table;
@@ -29,11 +30,28 @@ sub median
 	return $n % 2 ? $sorted[ $n / 2 ] : ($sorted[ $n / 2 - 1 ] + $sorted[ $n / 2 ]) / 2;
 }
 
-sub ratio
+# The ratios of our samples to those of the row, of all rounds that have both, sorted.
+sub ratios
 {
 	my ($ours, $row) = @_;
 	my %value = map { $_->[0] => $_->[1] } @{ $row->{samples} };
-	return median(map { $_->[1] / $value{ $_->[0] } } grep { $value{ $_->[0] } } @{ $ours->{samples} });
+	return sort { $a <=> $b } map { $_->[1] / $value{ $_->[0] } } grep { $value{ $_->[0] } } @{ $ours->{samples} };
+}
+
+# The interval in which the median lies with a confidence of 95 %, whatever the
+# distribution is: of N sorted values the Kth from both ends, by the binomial distribution.
+# Empty if there are fewer than 6 values.
+sub interval
+{
+	my @sorted = @_;
+	my $n = @sorted;
+	my ($k, $weight, $sum) = (0, 0.5**$n, 0);
+	while (($sum += $weight) <= 0.025)
+	{
+		$k++;
+		$weight *= ($n - $k + 1) / $k;
+	}
+	return $k > 0 ? @sorted[ $k - 1, $n - $k ] : ();
 }
 
 # The exponent of x: the slope of the line of least squares through the logarithms.
@@ -80,14 +98,16 @@ sub lines
 		my $exponent = $is_grown{ $row->{name} }++ ? undef : exponent($table, $row->{name});
 		my @values = sort { $a <=> $b } map { $_->[1] } @{ $row->{samples} };
 		my ($ours) = grep { defined $reference->($row) && $_->{name} eq $reference->($row) && ($_->{x} // '') eq ($row->{x} // '') } @rows;
-		my $ratio = $ours && $ours != $row ? ratio($ours, $row) : undef;
+		my @ratios = $ours && $ours != $row ? ratios($ours, $row) : ();
+		my $ratio = median(@ratios);
+		my $interval = join ' to ', map { figure($_) } interval(@ratios);
 		push @lines, [
 			$row->{name} . (@values && $row->{note} ? " ($row->{note})" : ''),
 			($curves ? $row->{x} // '' : ()),
 			scalar @values,
 			(@values ? map { figure($_) } median(@values), @values[ 0, -1 ] : ($row->{note} // 'did not run', '', '')),
 			($table->{growth} ? defined $exponent ? sprintf('%.2f', $exponent) : '' : ()),
-			($compared ? figure($ratio) : ()),
+			($compared ? figure($ratio) . ($interval && " ($interval)") : ()),
 			judged($row->{goal}, $ours && $ours != $row ? $ratio : median(@values)),
 		];
 	}
