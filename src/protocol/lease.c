@@ -26,7 +26,7 @@ publish_deadline(ElectionCore *core)
 {
 	for_each_election(core, e)
 	{
-		if (e->state == ELECTION_LEADING && !e->followed)
+		if (e->state == ELECTION_LEADING)
 			publish_view(core, e);
 	}
 }
@@ -141,7 +141,8 @@ receive_revoke(ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
 
-	if (!core->revoking || (op->lease != core->lease.id && op->lease != core->fresh.id))
+	/* the retired one, or one that was given up before */
+	if (op->lease != core->lease.id && op->lease != core->fresh.id)
 		return;
 	if (facts->kind != FACTS_ANSWER && !facts->lease_not_found)
 	{
@@ -211,15 +212,14 @@ receive_grant(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	const Op   *op = facts->op;
 	bool		is_grant = op->kind == OP_GRANT;
 
-	/* one that is being revoked is of no use, whatever was granted */
-	if (op->lease != core->fresh.id || core->fresh.granted || core->revoking)
+	if (op->lease != core->fresh.id)
 	{
 		request_drop_answer(core, op->id, NULL, "that lease is not wanted any more");
 		return;
 	}
 	if (facts->kind == FACTS_ANSWER && (is_grant || facts->ttl_s > 0))
 		finish_grant(core, facts->ttl_s);
-	else if (is_grant && facts->lease_exists && core->fresh.tries > 1)
+	else if (facts->lease_exists && core->fresh.tries > 1)
 		ask_granted_ttl(core, now_ns);
 	else
 	{
@@ -261,28 +261,26 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 	request_send_txn(core, op, compares, 2 * n, puts, n, ranges, n);
 }
 
-/*
- * The fresh lease replaces the old one.  slots: the elections whose keys were
- * put on it, at mod_revision (0: not known).
- */
+/* The fresh lease replaces the old one.  No key is on the old one any more. */
 static void
-commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_revision)
+commit_fresh(ElectionCore *core)
 {
+	int64_t		latest_renewal_ns;
+
 	if (core->lease.id != 0)
 		core->retired = core->lease.id;
 	core->lease = core->fresh;
 	memset(&core->fresh, 0, sizeof(core->fresh));
 	core->lease.moving = false;
-	core->lease_retry_ns = 0;
 	void_renewals(core);
 	/*
 	 * A renewal that is due earlier stays due, since the elections may have
 	 * waited for it.
 	 */
-	if (core->renewal_ns <= now_ns ||
-		core->renewal_ns > core->lease.sent_ns + lease_interval_ns(core))
-		core->renewal_ns = core->lease.sent_ns + lease_interval_ns(core);
-	queue_moved(core, slots, mod_revision);
+	latest_renewal_ns = core->lease.sent_ns + lease_interval_ns(core);
+	if (core->renewal_ns > latest_renewal_ns)
+		core->renewal_ns = latest_renewal_ns;
+	queue_moved(core);
 }
 
 /*
@@ -290,9 +288,10 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
  * then all of them were read instead.
  */
 static void
-receive_move(ElectionCore *core, int64_t now_ns, const Facts *facts)
+receive_move(ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
+
 	if (facts->kind != FACTS_ANSWER)
 	{
 		if (facts->lease_not_found)
@@ -303,7 +302,7 @@ receive_move(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	}
 	own_key_receive_move(core, facts);
 	if (facts->succeeded && op->lease == core->fresh.id)
-		commit_fresh(core, now_ns, op->slots, facts->revision);
+		commit_fresh(core);
 }
 
 /* A move whose answer was lost shows as every key on the fresh lease. */
@@ -320,14 +319,11 @@ move_has_shown(const ElectionCore *core)
 
 /*
  * The old lease is not needed any more when a read shows that no key is
- * attached to it.  The read must have been sent after the lease in use was
- * granted.
+ * attached to it.
  */
 static void
-revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t confirmed)
+revoke_retired(ElectionCore *core, int64_t now_ns, uint32_t confirmed)
 {
-	if (core->retired == 0 || read->sent_ns <= core->lease.sent_ns)
-		return;
 	for_each_election(core, e)
 	{
 		if (is_queued(e) && (confirmed & slot_bit(core, e)) == 0)
@@ -349,7 +345,7 @@ drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 	int64_t		end_ns = fresh->granted ? lease_trusted_until_ns(core, fresh) :
 		fresh->sent_ns + fresh->ttl_ns / 3;
 
-	if (fresh->id == 0 || now_ns < end_ns || is_grant_under_way(core))
+	if (now_ns < end_ns || is_grant_under_way(core))
 		return;
 	/* The lease in use ends with it: a smaller margin must not revive what a late move undoes. */
 	if (fresh->moving && core->lease.until_ns > now_ns)
@@ -386,7 +382,7 @@ reconcile_fresh(ElectionCore *core, int64_t now_ns)
 			slots |= slot_bit(core, e);
 	}
 	if (slots == 0)
-		commit_fresh(core, now_ns, 0, 0);
+		commit_fresh(core);
 	else if (due_or_wake_at(core, now_ns, core->lease_retry_ns))
 	{
 		fresh->moving = true;
@@ -490,12 +486,15 @@ bool
 lease_start_renewal(ElectionCore *core, int64_t now_ns)
 {
 	bool		keep = lease_is_good(core, now_ns) && !core->fresh.moving && !core->revoking;
-	Op		   *op = NULL;
+	Op		   *op;
 
 	core->renewal_ns = now_ns + lease_interval_ns(core);
-	if (keep && count_renewals(core) >= MAX_RENEWALS)
+	if (!keep)
+		return false;
+	if (count_renewals(core) >= MAX_RENEWALS)
 		return true;			/* another one would have to wait as long */
-	if (!keep || (op = request_start(core, now_ns, OP_KEEPALIVE)) == NULL)
+	op = request_start(core, now_ns, OP_KEEPALIVE);
+	if (op == NULL)
 		return false;
 	op->renewal.number = core->next_renewal++;
 	op->renewal.sent_ns = now_ns;
@@ -596,8 +595,8 @@ lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint3
 		return;
 	}
 	if (move_has_shown(core))
-		commit_fresh(core, now_ns, ALL_SLOTS, 0);
-	revoke_retired(core, now_ns, facts->op, confirmed);
+		commit_fresh(core);
+	revoke_retired(core, now_ns, confirmed);
 	if (lease_is_current(core, &facts->op->renewal))
 		finish_renewal(core, now_ns, facts);
 }
@@ -609,15 +608,12 @@ lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 	if (op->renewal.number != 0)
 		receive_keepalive(core, now_ns, facts);
-	else if (facts->kind == FACTS_NO_ANSWER)
-	{
-		if (op->kind != OP_REVOKE || core->revoking)
-			postpone(core, op);
-	}
-	else if (op->kind == OP_MOVE)
-		receive_move(core, now_ns, facts);
 	else if (op->kind == OP_REVOKE)
 		receive_revoke(core, facts);
+	else if (facts->kind == FACTS_NO_ANSWER)
+		postpone(core, op);
+	else if (op->kind == OP_MOVE)
+		receive_move(core, facts);
 	else
 		receive_grant(core, now_ns, facts);
 }

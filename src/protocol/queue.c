@@ -78,8 +78,7 @@ queue_raise_min_create_revision(Election *e, int64_t revision)
 void
 queue_forget_duplicate(ElectionCore *core, Election *e)
 {
-	bool		was_reported = e->duplicate.key.create_revision != 0 &&
-		e->duplicate.since_ns == NEVER_NS;
+	bool		was_reported = e->duplicate.since_ns == NEVER_NS;
 
 	memset(&e->duplicate, 0, sizeof(e->duplicate));
 	if (was_reported)
@@ -132,7 +131,6 @@ queue_learn_entry(ElectionCore *core, Election *e, int64_t create_revision, int6
 	e->state = ELECTION_QUEUED;
 	e->read_wanted = true;
 	e->failures = 0;
-	e->retry_ns = 0;
 	publish_view(core, e);
 	publish_reply(core, &e->commands.campaign_ticket, ELECTION_DONE);
 }
@@ -348,7 +346,7 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	 * that is not older and does not show the last write means that etcd was
 	 * put back.)
 	 */
-	if (kv->mod_revision < e->own.mod_revision && revision < e->own.mod_revision)
+	if (revision < e->own.mod_revision)
 	{
 		e->read_wanted = true;
 		return false;
@@ -458,7 +456,8 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 			e->own.mod_revision = kv->mod_revision;
 			return;
 		}
-		if (event->is_delete || kv->create_revision != e->own.create_revision)
+		/* a deletion tells no create revision */
+		if (kv->create_revision != e->own.create_revision)
 		{
 			queue_lose_key(core, e, ELECTION_REASON_KEY_DELETED);
 			return;
@@ -471,8 +470,7 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 		copy_value(e->leader.value, kv->value, sizeof(e->leader.value));
 		e->leader.mod_revision = kv->mod_revision;
 		e->leader.version = kv->version;
-		if (e->state == ELECTION_LEADING || e->own.create_revision != kv->create_revision)
-			leadership_announce_leader(core, e, ELECTION_NO_REASON);
+		leadership_announce_leader(core, e, ELECTION_NO_REASON);
 		transfer_see_leader(core, e);
 		publish_view(core, e);
 	}
@@ -558,17 +556,11 @@ queue_lease_revoked(ElectionCore *core)
 }
 
 void
-queue_moved(ElectionCore *core, uint32_t slots, int64_t mod_revision)
+queue_moved(ElectionCore *core)
 {
 	for_each_election(core, e)
 	{
-		if ((slots & slot_bit(core, e)) == 0 || !is_queued(e))
-			continue;
-		if (mod_revision == 0 || mod_revision >= e->own.mod_revision)
-			e->own.lease = core->lease.id;
-		if (mod_revision > e->own.mod_revision)
-			e->own.mod_revision = e->own.written_revision = mod_revision;
-		e->read_wanted |= e->state != ELECTION_LEADING;
+		e->read_wanted |= is_queued(e) && e->state != ELECTION_LEADING;
 		publish_view(core, e);
 	}
 }
@@ -584,7 +576,6 @@ queue_discard(ElectionCore *core, Election *e)
 	e->leader.mod_revision = 0;
 	e->rival.asked_id = 0;		/* its answer would be of the other history */
 	e->own.key[0] = '\0';
-	e->read_wanted = true;
 	e->commands.verify_id = 0;
 	if (e->followed)
 		patroni_begin(core, e);

@@ -91,11 +91,8 @@ extern void queue_lease_lost(ElectionCore *core, int64_t lost);
 /* The lease was revoked on purpose. */
 extern void queue_lease_revoked(ElectionCore *core);
 
-/*
- * core->lease has replaced another lease.  slots: the elections whose keys were put on
- * it, at mod_revision (0: not known).
- */
-extern void queue_moved(ElectionCore *core, uint32_t slots, int64_t mod_revision);
+/* core->lease has replaced another lease.  What is known of the keys stays as it is. */
+extern void queue_moved(ElectionCore *core);
 
 /* etcd has another history: forgets everything about the queue. */
 extern void queue_discard(ElectionCore *core, Election *e);

@@ -120,7 +120,6 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 {
 	op->slots |= SLOT_BIT(slot);
 	op->epochs[slot] = e->epoch;
-	op->create_revisions[slot] = e->own.create_revision;
 
 	/*
 	 * An instance that is entering need not ask for its own key: the answer to
@@ -286,8 +285,8 @@ check_duplicate_name(ElectionCore *core, int64_t now_ns, Election *e, const KeyF
 		e->duplicate.key = place_of(found);
 		e->duplicate.since_ns = now_ns;
 	}
-	if (e->duplicate.since_ns == NEVER_NS ||
-		now_ns - e->duplicate.since_ns < 2 * core->config.ttl_s * NSEC_PER_SEC)
+	/* it was reported, or is too young */
+	if (now_ns - e->duplicate.since_ns < 2 * core->config.ttl_s * NSEC_PER_SEC)
 		return;
 	e->duplicate.since_ns = NEVER_NS;
 	copy_value(text, found->key, ELECTION_KEY_SIZE);
@@ -471,8 +470,6 @@ read_each_alone(ElectionCore *core, uint32_t slots)
 static void
 deny_read(ElectionCore *core, const Op *op, Election *e)
 {
-	e->is_read_alone = true;
-	e->read_wanted = true;
 	e->denied_retry_ns = op->sent_ns + request_backoff_ns(core, ++e->denials);
 	if (e->denials >= MAX_DENIALS)
 		queue_deny(core, e);

@@ -129,8 +129,7 @@ request_send_txn(ElectionCore *core, const Op *op,
 
 	/* the queue may have large values of other programs */
 	request.is_large = op->kind == OP_SURVEY || op->kind == OP_TRANSFER;
-	/* a proclamation changes nothing that is remembered */
-	if (!request_writes_nothing(op) && op->kind != OP_PROCLAIM)
+	if (!request_writes_nothing(op))
 		remember_nothing(core);
 	core->port.send(core->port.ctx, op->id, &request);
 }
