@@ -319,11 +319,14 @@ move_has_shown(const ElectionCore *core)
 
 /*
  * The old lease is not needed any more when a read shows that no key is
- * attached to it.
+ * attached to it.  The read must have been sent after the lease in use was
+ * granted.
  */
 static void
-revoke_retired(ElectionCore *core, int64_t now_ns, uint32_t confirmed)
+revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t confirmed)
 {
+	if (read->sent_ns <= core->lease.sent_ns)
+		return;
 	for_each_election(core, e)
 	{
 		if (is_queued(e) && (confirmed & slot_bit(core, e)) == 0)
@@ -596,7 +599,7 @@ lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint3
 	}
 	if (move_has_shown(core))
 		commit_fresh(core);
-	revoke_retired(core, now_ns, confirmed);
+	revoke_retired(core, now_ns, facts->op, confirmed);
 	if (lease_is_current(core, &facts->op->renewal))
 		finish_renewal(core, now_ns, facts);
 }

@@ -53,6 +53,7 @@ typedef struct Instance
 	bool		remembers;
 	ElectionMemory memory;
 	ElectionHistory history;
+	int			nhistories;		/* so often it was given */
 	ElectionTimelines timelines;	/* of the first election */
 } Instance;
 
@@ -60,6 +61,7 @@ static Instance instances[MAX_INSTANCES];
 static int	ninstances;
 static char log_text[MAX_EVENTS][96];
 static int	nlogged;
+static bool random_is_zero;
 
 static void
 note(const char *format,...)
@@ -103,6 +105,9 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	m->request = keep_request(request);
 	in->nsent++;
 	note("%s sends %s", in->config.node_name, describe(&m->request));
+	/* MEMORY: it is erased before, and not after */
+	if (strcmp(describe(&m->request), "enter") == 0 || strcmp(describe(&m->request), "delete") == 0)
+		assert_false(in->remembers);
 	for (int i = 0; i < request->nsuccess; i++)
 		assert_true(request->success[i].kind != ETCD_OP_RANGE || request->success[i].key.len > 0);
 }
@@ -178,6 +183,7 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 	Instance   *in = ctx;
 
 	in->history = *history;
+	in->nhistories++;
 }
 
 static void
@@ -209,7 +215,7 @@ port_drop(void *ctx, uint64_t id, const char *election, const char *why)
 static uint64_t
 port_random(void *ctx)
 {
-	return random_next();
+	return random_is_zero ? 0 : random_next();
 }
 
 /* ---- etcd ------------------------------------------------------------------------ */
@@ -867,9 +873,11 @@ test_ready(void **state)
 	Instance   *c = &instances[2];
 	int64_t		token = b->views[0].create_revision;
 
+	assert_int_equal(b->views[0].leader_until_ns, now + TTL_S * SECOND);
 	assert_true(election_resign(instances[0].core, now, 0, true, 0, 1));
 	deliver(&instances[0], sent(&instances[0], "delete"));
 	assert_true(leads(b) && !leads(c));
+	assert_int_equal(b->views[0].leader_until_ns, b->views[0].deadline_ns);
 	assert_int_equal(b->views[0].token, token);
 	assert_string_equal(b->views[0].leader, "b");
 	assert_true(find_note(0, "b: elected b -") >= 0);
@@ -920,6 +928,7 @@ test_ready_reads(void **state)
 	deliver(b, sent(b, "read"));
 	assert_false(leads(b));
 	assert_true(find_note(0, "b: unelected - history_changed") >= 0);
+	assert_string_equal(b->views[0].leader, "a");
 	answer_all();
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	assert_string_equal(b->views[0].leader, "a");
@@ -978,7 +987,7 @@ test_ready_read(void **state)
 	assert_true(leads(c));
 }
 
-/* The leader writes its key.  That does not end the wait. */
+/* The leader writes its key.  That does not end the wait, and the waiter stays ready. */
 static void
 test_ready_proclaim(void **state)
 {
@@ -989,6 +998,8 @@ test_ready_proclaim(void **state)
 	assert_string_equal(b->views[0].leader, "other");
 	assert_true(leads(&instances[0]));
 	assert_int_equal(find_note(0, "b: elected"), -1);
+	tell_gone(b, store_revision() + 1);
+	assert_true(leads(b));
 }
 
 static void
@@ -2084,6 +2095,7 @@ test_lesser_ttl(void **state)
 {
 	Instance   *a = join("a");
 	int64_t		token;
+	int64_t		lease;
 
 	token = a->views[0].token;
 	assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
@@ -2114,9 +2126,10 @@ test_lesser_ttl(void **state)
 	}
 	assert_int_equal(election_ttl_ns(a->core, now), 3 * SECOND);
 
-	/* etcd grants less, and the answer to the grant is lost */
+	/* etcd grants less, and the answer to the grant is lost: that lease is used all the same */
 	a->config.ttl_s = 40;
 	election_configure(a->core, now, &a->config);
+	lease = sent(a, "grant")->request.lease;
 	execute(sent(a, "grant"));
 	give_up(a, sent(a, "grant"), false);
 	for (int i = 0; i < 40; i++)
@@ -2125,6 +2138,7 @@ test_lesser_ttl(void **state)
 		assert_true(leads(a));
 		assert_true(a->views[0].deadline_ns <= store_find_lease(key_at(0)->lease)->expires_ns[0]);
 	}
+	assert_int_equal(a->views[0].lease, lease);
 	assert_int_equal(a->views[0].token, token);
 	assert_int_equal(find_note(0, "unelected"), -1);
 }
@@ -5030,27 +5044,28 @@ test_read_after_lapse(void **state)
 static void
 test_failures_are_forgotten(void **state)
 {
-	static const char *const kinds[] = {"delete", "put"};
+	static const char *const kinds[] = {"delete", "put", "enter"};
 
 	for (size_t i = 0; i < lengthof(kinds); i++)
 	{
 		Instance   *a;
 		bool		is_put = strcmp(kinds[i], "put") == 0;
-		const char *next = is_put ? "put" : "enter";
+		bool		is_enter = strcmp(kinds[i], "enter") == 0;
+		const char *next = is_put || is_enter ? "put" : "enter";
 		int64_t		failed_ns;
 
 		teardown(state);
 		setup(state);
-		a = join("a");
+		a = is_enter ? start_instance("a", true) : join("a");
 		if (is_put)
 			assert_true(election_proclaim(a->core, now, 0, "other", 1));
-		else
+		else if (!is_enter)
 			assert_true(election_resign(a->core, now, 0, true, 0, 1));
 		for (int j = 0; j < 6; j++)
 			refuse(a, run_until_sent(a, kinds[i]));
 		deliver(a, run_until_sent(a, kinds[i]));
-		assert_true(a->has_replied[1]);
-		if (is_put)
+		assert_true(is_enter || a->has_replied[1]);
+		if (is_put || is_enter)
 			assert_true(election_proclaim(a->core, now, 0, "another", 2));
 		refuse(a, run_until_sent(a, next));
 		failed_ns = now;
@@ -5248,9 +5263,9 @@ test_lease_given_up(void **state)
 	election_configure(a->core, now, &a->config);
 	revoke = sent(a, "revoke");
 	assert_non_null(revoke);
-	assert_null(sent(a, "delete"));
 	answer_all();
 	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
+	assert_int_equal(find_note(0, "a sends delete"), -1);
 
 	a->config.eligible = true;
 	election_configure(a->core, now, &a->config);
@@ -5390,6 +5405,934 @@ test_resignation_is_one_event(void **state)
 	election_tick(a->core, now += MS);
 	assert_true(find_note(from, "a: unelected - resigned") >= 0);
 	assert_int_equal(find_note(from, "a: leader"), -1);
+}
+
+/* ---- single conditions of the queue, the lease and the reads ---------------------------- */
+
+static int
+count_notes(int from, const char *text)
+{
+	int			n = 0;
+
+	for (int i = find_note(from, text); i >= 0; i = find_note(i + 1, text))
+		n++;
+	return n;
+}
+
+/* Lets time pass until that request is sent (NULL: for that time), and answers all but one. */
+static Message *
+run_without(Instance *in, const Message *kept, const char *kind, int64_t ns)
+{
+	for (int64_t end = now + ns; now < end;)
+	{
+		if (kind && sent(in, kind))
+			return sent(in, kind);
+		now += MS;
+		expire_leases(now);
+		election_tick(in->core, now);
+		for (int i = 0; i < MAX_MESSAGES; i++)
+		{
+			Message    *m = &in->messages[i];
+
+			if (m->used && !m->given_up && m != kept && (kind == NULL || strcmp(describe(&m->request), kind) != 0))
+				deliver(in, m);
+		}
+	}
+	assert_null(kind);
+	return NULL;
+}
+
+/* The same settings but for the number of endpoints: a request may fail, and contact remains. */
+static Instance *
+start_with_endpoints(const char *name)
+{
+	Instance   *in = add_instance(name, true);
+
+	in->config.nendpoints = 3;
+	start(in);
+	return in;
+}
+
+static void
+add_election(Instance *in, const char *name)
+{
+	strcpy(in->config.elections[in->config.nelections++], name);
+	election_configure(in->core, now, &in->config);
+}
+
+static void
+drop_election(Instance *in)
+{
+	in->config.nelections--;
+	election_configure(in->core, now, &in->config);
+}
+
+static Message *
+sent_revoke(Instance *in, int64_t lease)
+{
+	for (int i = 0; i < MAX_MESSAGES; i++)
+	{
+		Message    *m = &in->messages[i];
+
+		if (m->used && !m->given_up && m->request.kind == ETCD_REVOKE && m->request.lease == lease)
+			return m;
+	}
+	return NULL;
+}
+
+/* Nothing was entered yet: a resignation is done at once, and needs no contact. */
+static void
+test_resign_before_entry(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+}
+
+/* An election without a key is gone as soon as it is dropped, and may have been denied before. */
+static void
+test_dropped_after_resignation(void **state)
+{
+	Instance   *a = lead_two();
+	int64_t		lease = a->views[0].lease;
+
+	assert_true(election_resign(a->core, now, 1, false, 0, 1));
+	answer_all();
+	etcd.denied = "f/";
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_RESIGNED);
+	assert_int_equal(a->views[0].lease, lease);
+	drop_election(a);
+	assert_string_equal(a->views[1].name, "");
+}
+
+/* The last election is dropped: its lease is revoked, and the key needs no deletion. */
+static void
+test_dropped_alone(void **state)
+{
+	Instance   *a = join("a");
+
+	drop_election(a);
+	assert_non_null(sent(a, "revoke"));
+	assert_null(sent(a, "delete"));
+	answer_all();
+	assert_int_equal(count_keys(), 0);
+	assert_int_equal(count_leases(), 0);
+}
+
+/* A resignation whose deletion has no answer yet is not said to be done when rights are missing. */
+static void
+test_dropped_in_deletion(void **state)
+{
+	Instance   *a = lead_two();
+
+	etcd.denied = "f/";
+	assert_true(election_resign(a->core, now, 1, true, 0, 1));
+	drop_election(a);
+	(void) run_without(a, sent(a, "delete"), NULL, TTL_S * SECOND);
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
+}
+
+/* An entry is waited for, also without rights and in a dropped election: its key is deleted then. */
+static void
+test_dropped_in_entry(void **state)
+{
+	Instance   *a = join("a");
+	int64_t		lease = a->views[0].lease;
+	Message    *enter;
+
+	add_election(a, "f");
+	enter = start_entry(a);
+	execute(enter);
+	etcd.denied = "f/";
+	(void) run_without(a, enter, NULL, TTL_S * SECOND);
+	drop_election(a);
+	(void) run_without(a, enter, NULL, TTL_S * SECOND);
+	assert_string_equal(a->views[1].name, "f");
+	etcd.denied = NULL;
+	deliver(a, enter);
+	lead_on(a, SECOND);
+	assert_string_equal(a->views[1].name, "");
+	assert_false(exists("f/"));
+	assert_int_equal(a->views[0].lease, lease);
+}
+
+/* etcd_campaign() reads at once, and again soon, whatever was denied before. */
+static void
+test_campaign_after_denials(void **state)
+{
+	Instance   *a = lead_two();
+	int64_t		denied_ns;
+
+	assert_true(election_resign(a->core, now, 1, false, 0, 1));
+	answer_all();
+	etcd.denied = "f/";
+	lead_on(a, 3 * TTL_S * SECOND);
+	assert_null(sent(a, "read"));
+	assert_true(election_campaign(a->core, now, 1, 2));
+	assert_non_null(sent(a, "read"));
+	deliver(a, sent(a, "read"));
+	assert_null(sent(a, "read"));
+	denied_ns = now;
+	(void) run_until_sent(a, "read");
+	assert_true(now - denied_ns <= 60 * MS);
+}
+
+/* A waiter's key was on another lease for a while, and is back.  The waiter is as ready as before. */
+static void
+test_ready_put_back_by_others(void **state)
+{
+	Instance   *b = start_ready(2);
+	int64_t		lease = b->views[0].lease;
+	Message    *put = hang_elsewhere(b);
+
+	b->watch_silent = true;
+	put_key(bytes(b->views[0].key), bytes("b"), lease);
+	b->watch_silent = false;
+	deliver(b, put);
+	tell_gone(b, store_revision() + 1);
+	assert_true(leads(b));
+}
+
+/* A ready waiter stays ready with its renewals, and when its stream is opened anew. */
+static void
+test_ready_in_new_stream(void **state)
+{
+	Instance   *b = start_ready(2);
+
+	set_revision(store_revision() + 5);
+	run_for(TTL_S * SECOND / 3 + SECOND / 10);
+	add_election(b, "f");
+	run_for(SECOND / 5);
+	assert_true(b->nwatches > 1);
+	assert_true(b->watches[0].start_revision >= 5);
+	tell_gone(b, store_revision() + 1);
+	assert_true(leads(b));
+}
+
+/* The watch reports the own key with another create revision: the key that led is gone. */
+static void
+test_key_exchanged(void **state)
+{
+	Instance   *a = join("a");
+	char		key[ELECTION_KEY_SIZE];
+
+	strcpy(key, a->views[0].key);
+	a->watch_silent = true;
+	delete_key(own_key(a));
+	a->watch_silent = false;
+	put_key(bytes(key), bytes("a"), a->views[0].lease);
+	assert_false(leads(a));
+	assert_true(find_note(0, "a: unelected - key_deleted") >= 0);
+}
+
+/* A read of before a proclamation does not bring the old value back, also without a watch. */
+static void
+test_proclaim_without_watch(void **state)
+{
+	Instance   *a = join("a");
+	Message    *read;
+	int			from;
+
+	a->watch_silent = true;
+	assert_true(election_verify(a->core, now, 0, 1));
+	read = sent(a, "read");
+	execute(read);
+	assert_true(election_proclaim(a->core, now, 0, "other", 2));
+	deliver(a, sent(a, "put"));
+	from = nlogged;
+	deliver(a, read);
+	assert_string_equal(a->views[0].leader, "other");
+	assert_int_equal(find_note(from, ": leader"), -1);
+}
+
+/* The first read was executed before a proclamation, and is answered after it: another one follows. */
+static void
+test_proclaim_before_first_read(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *read;
+
+	deliver(a, start_entry(a));
+	read = sent(a, "read");
+	execute(read);
+	assert_true(election_proclaim(a->core, now, 0, "other", 1));
+	deliver(a, sent(a, "put"));
+	deliver(a, read);
+	assert_false(leads(a));
+	assert_non_null(sent(a, "read"));
+	deliver(a, sent(a, "read"));
+	assert_true(leads(a));
+}
+
+/* A key that is entered after the lease was given up has the name of the new lease. */
+static void
+test_name_after_lease(void **state)
+{
+	Instance   *a = lead_two();
+	char		lease[32];
+
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	answer_all();
+	assert_true(election_resign(a->core, now, 1, false, 0, 2));
+	answer_all();
+	assert_int_equal(count_leases(), 0);
+	assert_true(election_campaign(a->core, now, 0, 3));
+	answer_all();
+	assert_true(leads(a));
+	snprintf(lease, sizeof(lease), "e/%" PRIx64, a->views[0].lease);
+	assert_int_equal(strncmp(a->views[0].key, lease, strlen(lease)), 0);
+}
+
+/* The leader of another etcd is shown, although the revisions of that etcd are lower. */
+static void
+test_leader_of_other_history(void **state)
+{
+	Instance   *o;
+
+	set_revision(1000);
+	put_key(bytes("e/x"), bytes("y"), 0);
+	o = observe("o");
+	assert_string_equal(o->views[0].leader, "y");
+	etcd.cluster_id++;
+	lose_all(10);
+	put_key(bytes("e/x"), bytes("z"), 0);
+	run_for(4 * TTL_S * SECOND);
+	assert_string_equal(o->views[0].leader, "z");
+}
+
+/* A question about the other primary's lease is under way while etcd is replaced.  It is asked again. */
+static void
+test_rival_of_other_history(void **state)
+{
+	Instance   *b;
+
+	(void) join_primary("a", "71", 1);
+	b = join_primary("b", "71", 2);
+	run_until_sent(b, "time to live")->given_up = true;	/* nobody answers it */
+	etcd.cluster_id++;
+	lose_all(store_revision() + 1000);
+	run_for(6 * TTL_S * SECOND);
+	assert_true(leads(&instances[0]));
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+}
+
+/* A copy of the primary, on the same timeline, is told that the other one was alive. */
+static void
+test_copy_of_primary(void **state)
+{
+	Instance   *b;
+
+	(void) join_primary("a", "71", 1);
+	b = join_primary("b", "71", 1);
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+	assert_non_null(strstr(b->views[0].problem, "was alive"));
+}
+
+/* After a crash the key is written by its remembered revisions, before a read has shown them. */
+static void
+test_resume_and_write(void **state)
+{
+	Instance   *a = join("a");
+
+	assert_true(election_proclaim(a->core, now, 0, "one", 1));
+	answer_all();
+	assert_true(election_proclaim(a->core, now, 0, "two", 2));
+	assert_true(a->remembers);
+	crash(a);
+	deliver(a, sent(a, "keepalive"));
+	deliver(a, sent(a, "put"));
+	assert_string_equal(value_of(key_at(0)), "two");
+}
+
+/* A candidate is held back until etcd's revision is above every token that may have been used. */
+static void
+test_held_back_until(void **state)
+{
+	Instance   *a = start_held_back();
+	int64_t		token = a->history.min_token_exclusive;
+
+	set_revision(token);
+	run_for(TTL_S * SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
+	set_revision(token + 1);
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_true(a->views[0].token > token);
+}
+
+/* A revocation without an answer is tried again, but not at once. */
+static void
+test_revocation_lost(void **state)
+{
+	Instance   *a = join("a");
+
+	a->config.eligible = false;
+	election_configure(a->core, now, &a->config);
+	give_up(a, sent(a, "revoke"), true);
+	election_tick(a->core, now);
+	assert_null(sent(a, "revoke"));
+	run_for(SECOND);
+	assert_int_equal(count_leases(), 0);
+	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
+}
+
+/* Everything is given up in the middle of a move: both leases are revoked, whichever answer is lost. */
+static void
+test_revocation_in_move(void **state)
+{
+	for (int lost = 0; lost < 2; lost++)
+	{
+		Instance   *a;
+		int64_t		leases[2];
+		Message    *move;
+
+		teardown(state);
+		setup(state);
+		a = start_with_endpoints("a");
+		answer_all();
+		leases[0] = a->views[0].lease;
+		move = start_move(a);
+		leases[1] = move->request.success[0].lease;
+		give_up(a, move, true);
+		assert_true(election_resign(a->core, now, 0, false, 0, 1));
+		assert_true(election_verify(a->core, now, 0, 2));
+		deliver(a, sent(a, "read"));
+		give_up(a, sent_revoke(a, leases[lost]), true);
+		deliver(a, sent_revoke(a, leases[1 - lost]));
+		assert_int_equal(count_leases(), 1);
+		run_for(SECOND);
+		assert_int_equal(count_leases(), 0);
+		assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+		assert_int_equal(a->replied[1], ELECTION_DONE);
+	}
+}
+
+/* The TTL is the one that etcd has granted, but not more than was asked for. */
+static void
+test_granted_ttl(void **state)
+{
+	static const int64_t cases[][2] = {{0, TTL_S}, {3, 3}, {TTL_S, TTL_S}, {9, TTL_S}};
+
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		Instance   *a;
+		Message    *grant;
+
+		teardown(state);
+		setup(state);
+		a = start_instance("a", true);
+		deliver(a, sent(a, "read"));
+		grant = sent(a, "grant");
+		execute(grant);
+		grant->answer.ttl_s = cases[i][0];
+		deliver(a, grant);
+		answer_all();
+		assert_true(leads(a));
+		assert_int_equal(a->views[0].deadline_ns, now + cases[i][1] * (SECOND - SECOND / 10));
+	}
+}
+
+/* The ID of a lease is never 0, which would let etcd choose one. */
+static void
+test_lease_id(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	random_is_zero = true;
+	deliver(a, sent(a, "read"));
+	random_is_zero = false;
+	assert_int_equal(sent(a, "grant")->request.lease, 1);
+}
+
+/* Somebody else has a lease of that ID.  It is not used, and nothing is asked of it. */
+static void
+test_lease_of_others(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		lease;
+
+	deliver(a, sent(a, "read"));
+	lease = sent(a, "grant")->request.lease;
+	grant_lease(now, lease, 100);
+	deliver(a, sent(a, "grant"));
+	assert_null(sent(a, "keepalive"));
+	run_for(SECOND);
+	assert_true(leads(a));
+	assert_int_not_equal(a->views[0].lease, lease);
+}
+
+/* A grant has no answer, and its second try is refused.  Then there is no lease to ask for. */
+static void
+test_grant_lost_and_refused(void **state)
+{
+	Instance   *a = start_with_endpoints("a");
+	int64_t		lease;
+
+	deliver(a, sent(a, "read"));
+	lease = sent(a, "grant")->request.lease;
+	give_up(a, sent(a, "grant"), true);
+	etcd.is_full = true;
+	assert_int_equal(run_until_sent(a, "grant")->request.lease, lease);
+	deliver(a, sent(a, "grant"));
+	assert_null(sent(a, "keepalive"));
+	etcd.is_full = false;
+	run_for(SECOND);
+	assert_true(leads(a));
+}
+
+/* The answer to a move is lost, and a read shows the keys on the fresh lease.  Nothing is written again. */
+static void
+test_lost_move_is_read(void **state)
+{
+	Instance   *a = lead_two();
+	Message    *move;
+	int			from;
+
+	assert_true(election_resign(a->core, now, 1, false, 0, 1));
+	answer_all();
+	run_for(3 * SECOND);
+	move = start_move(a);
+	execute(move);
+	from = nlogged;
+	give_up(a, move, false);
+	assert_true(election_verify(a->core, now, 0, 2));
+	deliver(a, sent(a, "read"));
+	lead_on(a, 2 * SECOND);
+	assert_int_equal(count_notes(from, "a sends put"), 0);
+}
+
+/* The same after the lease has lapsed: the instance leads as soon as reads have shown both. */
+static void
+test_lost_move_after_lapse(void **state)
+{
+	Instance   *a = join("a");
+	Message    *move;
+
+	now = a->views[0].deadline_ns;
+	election_tick(a->core, now);
+	assert_false(leads(a));
+	move = run_until_sent(a, "put");
+	execute(move);
+	give_up(a, move, false);
+	assert_true(election_verify(a->core, now, 0, 2));
+	deliver(a, sent(a, "read"));
+	assert_false(leads(a));
+	assert_non_null(sent(a, "read"));
+	deliver(a, sent(a, "read"));
+	assert_true(leads(a));
+}
+
+/* The TTL is changed and changed back, while the first grant has no answer. */
+static void
+test_ttl_and_back(void **state)
+{
+	for (int lasts = 0; lasts < 2; lasts++)
+	{
+		Instance   *a;
+		Message    *grant;
+		int			from;
+
+		teardown(state);
+		setup(state);
+		a = start_with_endpoints("a");
+		answer_all();
+		a->config.ttl_s = TTL_S + 1;
+		election_configure(a->core, now, &a->config);
+		give_up(a, sent(a, "grant"), true);
+		a->config.ttl_s = TTL_S;
+		election_configure(a->core, now, &a->config);
+		if (!lasts)
+		{
+			/* the grant is tried again soon, so that nothing waits for it */
+			assert_true(election_proclaim(a->core, now, 0, "other", 1));
+			run_for(SECOND);
+			assert_true(a->has_replied[1]);
+			continue;
+		}
+		for (int64_t end = now + (TTL_S + 1) * SECOND / 3; now < end;)
+		{
+			(void) run_without(a, NULL, NULL, MS);
+			while ((grant = sent(a, "grant")) != NULL)
+				give_up(a, grant, true);
+		}
+		/* no lease is wanted any more */
+		from = nlogged;
+		lead_on(a, 2 * SECOND);
+		assert_int_equal(count_notes(from, "a sends grant"), 0);
+	}
+}
+
+/* A fresh lease waits for an entry, whose key keeps its place. */
+static void
+test_move_after_entry(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter = start_entry(a);
+	int64_t		token;
+
+	execute(enter);
+	token = key_at(0)->create_revision;
+	etcd.term++;
+	deliver(a, run_without(a, enter, "grant", TTL_S * SECOND));
+	deliver(a, enter);
+	run_for(SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].token, token);
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
+}
+
+/* The keys are not moved while one of them is written. */
+static void
+test_move_after_proclamation(void **state)
+{
+	Instance   *a = join("a");
+	Message    *put;
+
+	assert_true(election_proclaim(a->core, now, 0, "other", 1));
+	put = sent(a, "put");
+	etcd.term++;
+	deliver(a, run_without(a, put, "grant", TTL_S * SECOND));
+	assert_true(sent(a, "put") == put);
+	deliver(a, put);
+	assert_non_null(sent(a, "put"));
+	answer_all();
+	assert_true(leads(a));
+	assert_string_equal(value_of(key_at(0)), "other");
+}
+
+/* A lease whose grant is under way is revoked when nobody wants it any more. */
+static void
+test_resign_before_grant(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	deliver(a, sent(a, "read"));
+	execute(sent(a, "grant"));
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	answer_all();
+	assert_int_equal(count_leases(), 0);
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+}
+
+/* A refusal tells no raft term, so no lease is granted before an answer has told it. */
+static void
+test_no_grant_without_term(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	refuse(a, sent(a, "read"));
+	assert_null(sent(a, "grant"));
+	run_for(SECOND);
+	assert_true(leads(a));
+	assert_int_equal(count_notes(0, "a sends grant"), 1);
+}
+
+/* A renewal fails while a later one is under way.  No other one is needed. */
+static void
+test_older_renewal_fails(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *keepalives[2];
+	int64_t		sent_ns[2];
+
+	start_renewals(a, keepalives, sent_ns);
+	refuse(a, keepalives[0]);
+	now += 100 * MS;
+	election_tick(a->core, now);
+	assert_true(sent(a, "keepalive") == keepalives[1]);
+}
+
+/* A shorter TTL counts from now on, and not only after the next read. */
+static void
+test_shorter_interval(void **state)
+{
+	Instance   *o = add_instance("o", false);
+	int			nsent;
+
+	o->config.ttl_s = 60;
+	start(o);
+	run_for(SECOND);
+	o->config.ttl_s = 3;
+	election_configure(o->core, now, &o->config);
+	nsent = o->nsent;
+	run_for(SECOND + SECOND / 10);
+	assert_true(o->nsent > nsent);
+}
+
+/* With a long TTL, too, a leader tries again within a second. */
+static void
+test_backoff_of_long_ttl(void **state)
+{
+	Instance   *a = add_instance("a", true);
+
+	a->config.ttl_s = 60;
+	start(a);
+	answer_all();
+	for (int i = 0; i < 12; i++)
+	{
+		int64_t		failed_ns = now;
+
+		if (i > 0)
+		{
+			while (sent(a, "keepalive") == NULL)
+				election_tick(a->core, now += MS);
+			assert_true(now - failed_ns <= SECOND);
+		}
+		else
+			now = election_wakeup_ns(a->core);
+		election_tick(a->core, now);
+		refuse(a, sent(a, "keepalive"));
+	}
+	assert_true(leads(a));
+}
+
+/* Renewals and grants fail often, and then succeed.  The next failure waits as short as the first. */
+static void
+test_lease_failures_are_forgotten(void **state)
+{
+	static const char *const kinds[] = {"keepalive", "grant"};
+
+	for (size_t i = 0; i < lengthof(kinds); i++)
+	{
+		Instance   *a;
+		int64_t		failed_ns;
+
+		teardown(state);
+		setup(state);
+		a = join("a");
+		a->config.ttl_s = TTL_S + 2 * i;
+		election_configure(a->core, now, &a->config);
+		for (int j = 0; j < 6; j++)
+			refuse(a, run_until_sent(a, kinds[i]));
+		deliver(a, run_until_sent(a, kinds[i]));
+		answer_all();
+		lead_on(a, 3 * SECOND);
+		a->config.ttl_s = TTL_S;
+		election_configure(a->core, now, &a->config);
+		refuse(a, run_until_sent(a, kinds[i]));
+		failed_ns = now;
+		assert_null(sent(a, kinds[i]));
+		(void) run_until_sent(a, kinds[i]);
+		assert_true(now - failed_ns <= 60 * MS);
+	}
+}
+
+/* Nothing is revoked in another etcd that was granted in the one before. */
+static void
+test_retired_of_other_history(void **state)
+{
+	Instance   *a = join("a");
+	int			from;
+
+	deliver(a, start_move(a));
+	assert_true(leads(a));
+	etcd.cluster_id++;
+	lose_all(store_revision() + 1000);
+	from = nlogged;
+	run_for(4 * TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(count_notes(from, "a sends revoke"), 0);
+}
+
+/* The successor missed the end of its wait.  One read is enough. */
+static void
+test_successor_reads_once(void **state)
+{
+	Instance   *b = start_ready(2);
+
+	b->watch_silent = true;
+	assert_true(election_resign(instances[0].core, now, 0, false, 0, 1));
+	deliver(&instances[0], sent(&instances[0], "revoke"));
+	assert_true(election_verify(b->core, now, 0, 2));
+	assert_true(is_ordered(sent(b, "read")));
+	deliver(b, sent(b, "read"));
+	assert_true(leads(b));
+}
+
+/* A renewal is ordered, also if an election was denied and is read alone otherwise. */
+static void
+test_renewal_beside_denied(void **state)
+{
+	Instance   *a = lead_two();
+
+	run_for(election_wakeup_ns(a->core) - now - MS);
+	etcd.denied = "f/";
+	assert_true(election_verify(a->core, now, 1, 1));
+	deliver(a, sent(a, "read"));
+	while (sent(a, "keepalive") == NULL)
+		election_tick(a->core, now += MS);
+	deliver(a, sent(a, "keepalive"));
+	assert_true(is_ordered(sent(a, "read")));
+	etcd.denied = NULL;
+}
+
+/* Another key with the own name is counted from when it was entered. */
+static void
+test_other_duplicate(void **state)
+{
+	Instance   *a = join("a");
+
+	for (int i = 0; i < 2; i++)
+	{
+		put_key(bytes("e/x"), bytes("a"), 0);
+		run_for(6 * SECOND);
+		assert_int_equal(find_note(0, "a: duplicate name"), -1);
+		if (i == 0)
+			delete_key(store_find(bytes("e/x")));
+	}
+	run_for(8 * SECOND);
+	assert_true(find_note(0, "a: duplicate name in e: e/x") >= 0);
+	assert_true(leads(a));
+}
+
+/* The watch knows a later write of the leader than a read shows: the places are the same. */
+static void
+test_names_and_later_write(void **state)
+{
+	Instance   *b = start_ready(2);
+	Message    *read;
+
+	now += TTL_S * SECOND / 3;
+	election_tick(b->core, now);
+	deliver(b, sent(b, "keepalive"));
+	read = sent(b, "read");
+	execute(read);
+	assert_true(election_proclaim(instances[0].core, now, 0, "other", 1));
+	deliver(&instances[0], sent(&instances[0], "put"));
+	assert_string_equal(b->views[0].leader, "other");
+	deliver(b, read);
+	assert_string_equal(b->views[0].leader, "other");
+	assert_null(sent(b, "read"));
+}
+
+/* A read shows the leader that its key is gone.  It is told once, and no leader after that is invented. */
+static void
+test_loss_is_one_event(void **state)
+{
+	Instance   *a = join("a");
+	int			from = nlogged;
+
+	a->watch_silent = true;
+	delete_key(own_key(a));
+	assert_true(election_verify(a->core, now, 0, 1));
+	deliver(a, sent(a, "read"));
+	assert_int_equal(count_notes(from, "a: unelected - key_deleted"), 1);
+	assert_int_equal(count_notes(from, "a: leader"), 0);
+}
+
+/* Neither an election without rights nor a renewal that fails delays the reads of others. */
+static void
+test_reads_beside_failures(void **state)
+{
+	Instance   *a = lead_two();
+	Message    *renewal;
+
+	run_for(election_wakeup_ns(a->core) - now - 100 * MS);
+	etcd.denied = "f/";
+	assert_true(election_verify(a->core, now, 1, 1));
+	deliver(a, sent(a, "read"));
+	while (sent(a, "read"))
+		deliver(a, sent(a, "read"));
+	assert_true(election_verify(a->core, now, 0, 2));
+	assert_non_null(sent(a, "read"));
+	etcd.denied = NULL;
+	answer_all();
+
+	run_for(SECOND);
+	assert_true(a->has_replied[1] && a->has_replied[2]);
+	(void) run_until_sent(a, "keepalive");
+	deliver(a, sent(a, "keepalive"));
+	renewal = sent(a, "read");
+	assert_true(is_ordered(renewal));
+	refuse(a, renewal);
+	assert_true(election_verify(a->core, now, 0, 3));
+	assert_non_null(sent(a, "read"));
+}
+
+/* A read that fails is tried at each other endpoint at once, and then after a while; each time anew. */
+static void
+test_read_at_each_endpoint(void **state)
+{
+	for (int n = 1; n <= 3; n += 2)
+	{
+		Instance   *a;
+
+		teardown(state);
+		setup(state);
+		a = add_instance("a", true);
+		a->config.nendpoints = n;
+		start(a);
+		answer_all();
+		for (int turn = 1; turn <= 2; turn++)
+		{
+			assert_true(election_verify(a->core, now, 0, turn));
+			for (int i = 0; i < n; i++)
+			{
+				assert_non_null(sent(a, "read"));
+				refuse(a, sent(a, "read"));
+			}
+			assert_null(sent(a, "read"));
+			deliver(a, run_until_sent(a, "read"));
+			assert_true(a->has_replied[turn]);
+		}
+	}
+}
+
+/* An answer to one read shows that another one need not be put off any longer. */
+static void
+test_read_answered_beside_failure(void **state)
+{
+	Instance   *o;
+	Message    *first;
+
+	(void) join("a");
+	o = observe("o");
+	run_for(100 * MS);
+	assert_true(election_verify(o->core, now, 0, 1));
+	first = sent(o, "read");
+	election_watch_ended(o->core, now);
+	assert_ptr_not_equal(sent(o, "read"), first);
+	refuse(o, first);
+	deliver(o, sent(o, "read"));
+	assert_false(o->has_replied[1]);
+	assert_non_null(sent(o, "read"));
+	deliver(o, sent(o, "read"));
+	assert_true(o->has_replied[1]);
+}
+
+/* MEMORY: a write that changed nothing in the end is remembered like before. */
+static void
+test_remember_again(void **state)
+{
+	Instance   *a = join("a");
+
+	add_election(a, "f");
+	(void) start_entry(a);
+	for (int i = 0; i < 3; i++)
+	{
+		assert_false(a->remembers);
+		refuse(a, sent(a, "enter"));
+		assert_true(a->remembers);
+		(void) run_until_sent(a, "enter");
+	}
+}
+
+/* HISTORY: what has not changed is not remembered again. */
+static void
+test_history_once(void **state)
+{
+	Instance   *a = join("a");
+	int			nhistories = a->nhistories;
+
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->nhistories, nhistories);
 }
 
 /* ---- contact, doubts and the watch stream ---------------------------------------------- */
@@ -6305,6 +7248,51 @@ main(void)
 		TEST(test_one_stream_for_a_change),
 		TEST(test_one_stream_with_patroni),
 		TEST(test_stream_beside_renewal),
+		TEST(test_resign_before_entry),
+		TEST(test_dropped_after_resignation),
+		TEST(test_dropped_alone),
+		TEST(test_dropped_in_deletion),
+		TEST(test_dropped_in_entry),
+		TEST(test_campaign_after_denials),
+		TEST(test_ready_put_back_by_others),
+		TEST(test_ready_in_new_stream),
+		TEST(test_key_exchanged),
+		TEST(test_proclaim_without_watch),
+		TEST(test_proclaim_before_first_read),
+		TEST(test_name_after_lease),
+		TEST(test_leader_of_other_history),
+		TEST(test_rival_of_other_history),
+		TEST(test_copy_of_primary),
+		TEST(test_resume_and_write),
+		TEST(test_held_back_until),
+		TEST(test_revocation_lost),
+		TEST(test_revocation_in_move),
+		TEST(test_granted_ttl),
+		TEST(test_lease_id),
+		TEST(test_lease_of_others),
+		TEST(test_grant_lost_and_refused),
+		TEST(test_lost_move_is_read),
+		TEST(test_lost_move_after_lapse),
+		TEST(test_ttl_and_back),
+		TEST(test_move_after_entry),
+		TEST(test_move_after_proclamation),
+		TEST(test_resign_before_grant),
+		TEST(test_no_grant_without_term),
+		TEST(test_older_renewal_fails),
+		TEST(test_shorter_interval),
+		TEST(test_backoff_of_long_ttl),
+		TEST(test_lease_failures_are_forgotten),
+		TEST(test_retired_of_other_history),
+		TEST(test_successor_reads_once),
+		TEST(test_renewal_beside_denied),
+		TEST(test_other_duplicate),
+		TEST(test_names_and_later_write),
+		TEST(test_loss_is_one_event),
+		TEST(test_reads_beside_failures),
+		TEST(test_read_at_each_endpoint),
+		TEST(test_read_answered_beside_failure),
+		TEST(test_remember_again),
+		TEST(test_history_once),
 		TEST(test_key_tells_owner),
 		TEST(test_second_primary),
 		TEST(test_promoted_after_loss),
