@@ -5542,7 +5542,7 @@ static void
 test_dropped_in_entry(void **state)
 {
 	Instance   *a = join("a");
-	int64_t		lease = a->views[0].lease;
+	int			from = nlogged;
 	Message    *enter;
 
 	add_election(a, "f");
@@ -5553,12 +5553,12 @@ test_dropped_in_entry(void **state)
 	drop_election(a);
 	(void) run_without(a, enter, NULL, TTL_S * SECOND);
 	assert_string_equal(a->views[1].name, "f");
+	assert_int_equal(count_notes(from, "a sends grant"), 0);
 	etcd.denied = NULL;
 	deliver(a, enter);
-	lead_on(a, SECOND);
+	answer_all();
 	assert_string_equal(a->views[1].name, "");
 	assert_false(exists("f/"));
-	assert_int_equal(a->views[0].lease, lease);
 }
 
 /* etcd_campaign() reads at once, and again soon, whatever was denied before. */
@@ -5579,7 +5579,7 @@ test_campaign_after_denials(void **state)
 	assert_null(sent(a, "read"));
 	denied_ns = now;
 	(void) run_until_sent(a, "read");
-	assert_true(now - denied_ns <= 60 * MS);
+	assert_true(now - denied_ns <= 100 * MS);
 }
 
 /* A waiter's key was on another lease for a while, and is back.  The waiter is as ready as before. */
@@ -6119,7 +6119,7 @@ test_lease_failures_are_forgotten(void **state)
 		failed_ns = now;
 		assert_null(sent(a, kinds[i]));
 		(void) run_until_sent(a, kinds[i]);
-		assert_true(now - failed_ns <= 60 * MS);
+		assert_true(now - failed_ns <= 100 * MS);
 	}
 }
 
