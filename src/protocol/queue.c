@@ -56,7 +56,7 @@ queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_
 {
 	e->own.mod_revision = mod_revision;
 	copy_value(e->own.value, value, sizeof(e->own.value));
-	if (e->leader.is_known && e->leader.key.create_revision == e->own.create_revision &&
+	if (e->leader.key.create_revision == e->own.create_revision &&
 		mod_revision > e->leader.mod_revision)
 	{
 		copy_string(e->leader.value, e->own.value, sizeof(e->leader.value));
@@ -91,9 +91,7 @@ clear_own_key(ElectionCore *core, Election *e)
 {
 	if (transfer_is_sent(e))
 		e->transfer.stage = e->transfer.ticket != 0 ? TRANSFER_WATCHING : TRANSFER_NONE;
-	e->own.create_revision = 0;
-	e->own.mod_revision = 0;
-	e->own.lease = 0;
+	e->own.create_revision = 0; /* so nothing else that is known of the key counts */
 	e->own.is_abandoned = false;
 	e->own.must_put_value = false;
 	e->denials = 0;				/* they were about that key, too */

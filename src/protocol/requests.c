@@ -13,6 +13,12 @@
 /* ---- time ------------------------------------------------------------------ */
 
 static int64_t
+lesser(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t
 backoff_ns(ElectionCore *core, int failures, int64_t max_ms)
 {
 	int64_t		ms = BACKOFF_MIN_MS;
@@ -20,9 +26,7 @@ backoff_ns(ElectionCore *core, int failures, int64_t max_ms)
 
 	while (--failures > 0 && ms < max_ms)
 		ms *= 2;
-	if (ms > max_ms)
-		ms = max_ms;
-	return ms * NSEC_PER_MSEC * (int64_t) (512 + jitter) / 1024;
+	return lesser(ms, max_ms) * NSEC_PER_MSEC * (int64_t) (512 + jitter) / 1024;
 }
 
 int64_t
@@ -38,8 +42,8 @@ request_urgent_backoff_ns(ElectionCore *core, int failures)
 
 	for_each_election(core, e)
 	{
-		if (e->state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NSEC_PER_MSEC / 18)
-			max_ms = lease_ttl_ns(core) / NSEC_PER_MSEC / 18;
+		if (e->state == ELECTION_LEADING)
+			max_ms = lesser(max_ms, lease_ttl_ns(core) / NSEC_PER_MSEC / 18);
 	}
 	return backoff_ns(core, failures, max_ms);
 }

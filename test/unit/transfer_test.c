@@ -614,6 +614,7 @@ test_txn(void **state)
 	assert_true(s->request.is_large);
 	assert_true(leads());
 	s = answer_until("transfer");
+	assert_true(s->request.is_large);
 
 	/* ORDER, MEMORY */
 	assert_false(s->led);
