@@ -5621,6 +5621,42 @@ test_ready_in_new_stream(void **state)
 	assert_true(leads(b));
 }
 
+/*
+ * Reads of the queue have no answer, and only renewals go on.  So the name of the leader is
+ * not known any more.  The wait ends all the same.
+ */
+static void
+test_ready_without_name(void **state)
+{
+	Instance   *b = start_ready(2);
+
+	b->watch_silent = true;
+	assert_true(election_proclaim(instances[0].core, now, 0, "other", 1));
+	for (int64_t end = now + 2 * TTL_S * SECOND; now < end;)
+	{
+		now += MS;
+		for (int i = 0; i < 2; i++)
+		{
+			election_tick(instances[i].core, now);
+			for (int j = 0; j < MAX_MESSAGES; j++)
+			{
+				Message    *m = &instances[i].messages[j];
+				bool		is_wide = m->used && m->request.nsuccess > 1 && m->request.success[1].range_end.len > 0;
+
+				if (&instances[i] == b && is_wide)
+					m->given_up = true;
+				else if (m->used && !m->given_up)
+					deliver(&instances[i], m);
+			}
+		}
+	}
+	assert_false(b->views[0].has_leader);
+	tell_gone(b, store_revision() + 1);
+	assert_true(leads(b));
+	assert_true(b->views[0].has_leader);
+	assert_string_equal(b->views[0].leader, "b");
+}
+
 /* The watch reports the own key with another create revision: the key that led is gone. */
 static void
 test_key_exchanged(void **state)
@@ -6136,6 +6172,7 @@ test_retired_of_other_history(void **state)
 
 	deliver(a, start_move(a));
 	assert_true(leads(a));
+	assert_null(sent(a, "read"));
 	etcd.cluster_id++;
 	lose_all(store_revision() + 1000);
 	from = nlogged;
@@ -7260,6 +7297,7 @@ main(void)
 		TEST(test_campaign_after_denials),
 		TEST(test_ready_put_back_by_others),
 		TEST(test_ready_in_new_stream),
+		TEST(test_ready_without_name),
 		TEST(test_key_exchanged),
 		TEST(test_proclaim_without_watch),
 		TEST(test_proclaim_before_first_read),
