@@ -251,6 +251,26 @@ leads('other columns');
 
 # ---- 1.0 to 1.1, which is only half installed, and back ---------------------
 
+# What users have made with the functions of 1.0 goes on.
+$node->value($_) for q{CREATE VIEW gated AS SELECT 'due' AS job WHERE etcd_is_leader()},
+  'CREATE TABLE work (token bigint DEFAULT etcd_require_leader(), seq bigint)',
+  'CREATE FUNCTION work() RETURNS void BEGIN ATOMIC INSERT INTO work(seq) SELECT max(seq) FROM etcd_leader_events(); END',
+  'CREATE ROLE writer', q{ALTER ROLE writer SET etcd_leader.require_leadership_of = 'postgres'}, 'GRANT EXECUTE ON FUNCTION etcd_candidates TO writer';
+
+# Works with the data on that server, which has so many rows of work then.
+sub works
+{
+	my ($server, $rows, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($server->value('SELECT job FROM gated'), 'due', "$name: a view");
+	$server->value('SELECT work()');
+	is($server->value(q{SELECT count(*) || ' ' || (max(token) = etcd_fencing_token()) FROM work WHERE seq > 0}), "$rows true", "$name: a table, and a function");
+	is($server->value(q{SELECT has_function_privilege('writer', 'etcd_candidates(text)', 'EXECUTE')}), 1, "$name: a privilege");
+	is($server->value(q{SELECT setconfig[1] FROM pg_db_role_setting WHERE setrole = 'writer'::regrole}), 'etcd_leader.require_leadership_of=postgres', "$name: a setting");
+	return;
+}
+works($node, 1, '1.0');
+
 install('1.1');
 $installation->put_library($library{''});
 too_old($node->dbh, 'ALTER EXTENSION etcd_leader UPDATE', '1.0', '1.1', 'half installed');
@@ -270,6 +290,7 @@ restart();
 succeeds($node->dbh, 'ALTER EXTENSION etcd_leader UPDATE', 'the next version');
 is(stats_columns(), $columns + 2, 'the next version: the statistics');
 is($node->value('SELECT etcd_leader_more()'), 11, 'the next version: the function');
+works($node, 2, 'the next version');
 leads('the next version');
 
 install('1.0');
@@ -294,6 +315,7 @@ $new->start;
 $new->wait_until_leader;
 is(version($new->dbh), '1.1', 'pg_upgrade: the extension is there');
 is($new->value('SELECT etcd_leader_more()'), 11, 'pg_upgrade: and works');
+works($new, 3, 'pg_upgrade');
 is($new->status->{state}, 'leading', 'pg_upgrade: its status');
 $new->stop;
 
