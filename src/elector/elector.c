@@ -393,9 +393,18 @@ refresh_wait_set(void)
 	}
 }
 
-/* One turn: waits for something, and does it. */
+/* Answers are taken, requests are sent, and only then their events are announced. */
 static void
-turn(long timeout_ms)
+exchange(void)
+{
+	etcd_client_process(elector_client);
+	elector_announce_events();
+	elector_wake_for_changes();
+}
+
+/* Waits for something, and does it. */
+static void
+wait_and_exchange(long timeout_ms)
 {
 	WaitEvent	events[8];
 	int			nevents;
@@ -429,9 +438,7 @@ turn(long timeout_ms)
 		else
 			etcd_client_socket_ready(elector_client, events[i].fd, what);
 	}
-	etcd_client_process(elector_client);
-	elector_announce_events();
-	elector_wake_for_changes();
+	exchange();
 }
 
 /* When the client has something to do; PG_INT64_MAX: never. */
@@ -451,8 +458,9 @@ earlier(int64 a_ns, int64 b_ns)
 }
 
 /*
- * Does what is due.  Returns the milliseconds until there is more to do.  They
- * are rounded up, because waking up too early would be useless.
+ * Does what is due: first what others wait for, which goes to etcd at once, and then the
+ * upkeep.  Returns the milliseconds until there is more to do.  They are rounded up,
+ * because waking up too early would be useless.
  */
 static long
 work(void)
@@ -464,6 +472,8 @@ work(void)
 	election_tick(elector_core, clock_now_ns());
 	first_ns = earlier(first_ns, elector_serve_drains());
 	first_ns = earlier(first_ns, elector_tick_changes());
+	exchange();
+
 	first_ns = earlier(first_ns, notifier_supervise());
 	first_ns = earlier(first_ns, http_launcher_supervise());
 	first_ns = earlier(first_ns, hooks_supervise());
@@ -517,7 +527,7 @@ etcd_leader_elector_main(Datum main_arg)
 		elector_publish_endpoints();
 		if (elector_serve_checks() || elector_has_events())
 			timeout_ms = 0;
-		turn(timeout_ms);
+		wait_and_exchange(timeout_ms);
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(turn_context);
 	}

@@ -12,7 +12,8 @@ my $ttl   = 5;
 my $bench = Bench->new(name => 'host_lost', title => 'Host lost', text => <<"END");
 SIGSTOP to all processes of the leader at once, at a random time of a renewal, and SIGCONT when the next instance leads; TTL $ttl s. Ours
 is asked every 2 ms whether it leads, Patroni's standby whether it is still in recovery (`ttl: $ttl`, `loop_wait: 1`,
-`retry_timeout: 2`).
+`retry_timeout: 2`). npm's client writes each half of a TTL and the others renew each third, so etcd expires its key earlier: see
+[Where the time goes](#where-the-time-goes). The goal of ours is the TTL and the half second in which etcd looks for leases that have expired.
 END
 my $rounds = Bench::rounds(5);
 
@@ -67,13 +68,13 @@ sub patroni
 }
 
 my $table = $bench->table(name => 'host_lost', title => "Host lost, TTL $ttl s", unit => 's', ours => '`etcd_leader`', linear => 1);
-my @pairs = [ Bench::row($table, '`etcd_leader`', goal => '<= ' . ($ttl + 0.7)), \&ours ];
+my @pairs = [ Bench::row($table, '`etcd_leader`', goal => '<= ' . ($ttl + 0.5)), \&ours ];
 for (
 	[ 'Go `concurrency.Election`', sub { Bench::Peers::go($etcd, 'go', $_[0], $ttl) }, sub { Bench::Peers::queued($etcd, 'go') } ],
 	[ 'npm `etcd-leader`', sub { Bench::Peers::npm($etcd, 'npm', $_[0], $ttl) }, sub { Bench::Peers::queued_v2($etcd, 'npm') } ])
 {
 	my ($name, $start, $queued) = @$_;
-	my $row = Bench::row($table, $name, goal => '<= 1.0');
+	my $row = Bench::row($table, $name, goal => $name =~ /^npm/ ? undef : '<= 1.0');
 	my $pair = $bench->try($name, sub { Bench::Peers::pair($start, $queued) }) or next;
 	push @pairs, [ $row, sub { peer($pair, $queued) } ];
 }
