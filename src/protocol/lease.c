@@ -272,6 +272,7 @@ commit_fresh(ElectionCore *core)
 	core->lease = core->fresh;
 	memset(&core->fresh, 0, sizeof(core->fresh));
 	core->lease.moving = false;
+	core->lease_retry_ns = 0;	/* of a move whose answer was lost, and that a read has shown */
 	void_renewals(core);
 	/*
 	 * A renewal that is due earlier stays due, since the elections may have

@@ -129,6 +129,7 @@ queue_learn_entry(ElectionCore *core, Election *e, int64_t create_revision, int6
 	e->state = ELECTION_QUEUED;
 	e->read_wanted = true;
 	e->failures = 0;
+	e->retry_ns = 0;			/* a write of an earlier key may have failed meanwhile */
 	publish_view(core, e);
 	publish_reply(core, &e->commands.campaign_ticket, ELECTION_DONE);
 }
@@ -454,8 +455,8 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 			e->own.mod_revision = kv->mod_revision;
 			return;
 		}
-		/* a deletion tells no create revision */
-		if (kv->create_revision != e->own.create_revision)
+		/* whatever create revision a deletion tells: etcd tells none */
+		if (event->is_delete || kv->create_revision != e->own.create_revision)
 		{
 			queue_lose_key(core, e, ELECTION_REASON_KEY_DELETED);
 			return;

@@ -5951,6 +5951,22 @@ test_lost_move_is_read(void **state)
 	assert_int_equal(count_notes(from, "a sends put"), 0);
 }
 
+/* Then nothing is postponed any more: in a new term the next grant is sent at once. */
+static void
+test_grant_after_lost_move(void **state)
+{
+	Instance   *a = join("a");
+	Message    *move = start_move(a);
+
+	execute(move);
+	give_up(a, move, false);
+	etcd.term++;
+	assert_true(election_verify(a->core, now, 0, 2));
+	deliver(a, sent(a, "read"));
+	assert_null(sent(a, "put"));
+	assert_non_null(sent(a, "grant"));
+}
+
 /* The same after the lease has lapsed: the instance leads as soon as reads have shown both. */
 static void
 test_lost_move_after_lapse(void **state)
@@ -6613,6 +6629,42 @@ test_write_denied_once(void **state)
 	assert_int_equal(sent(a, "read")->request.nfailure, 1);
 }
 
+/* A write of an earlier key fails while the next one is entered.  It postpones no write of that. */
+static void
+test_failed_write_of_earlier_key(void **state)
+{
+	Instance   *a = start_with_endpoints("a");
+	Message    *put;
+
+	answer_all();
+	assert_true(election_proclaim(a->core, now, 0, "other", 1));
+	put = sent(a, "put");
+	delete_key(own_key(a));
+	assert_int_equal(a->replied[1], ELECTION_NOT_CANDIDATE);
+	assert_non_null(sent(a, "enter"));
+	give_up(a, put, true);
+	deliver(a, sent(a, "enter"));
+	strcpy(a->config.node_name, "b");
+	election_configure(a->core, now, &a->config);
+	assert_non_null(sent(a, "put"));
+}
+
+/* The own key is deleted.  Its create revision is told, too, as a proxy or another store may do. */
+static void
+test_deletion_with_create_revision(void **state)
+{
+	Instance   *a = join("a");
+	EtcdWatchEvent event = event_of(own_key(a), false, store_revision() + 1);
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .header = etcd_header(), .events = &event, .nevents = 1};
+
+	event.is_delete = true;
+	frame.watch_id = a->watches[0].watch_id;
+	run_for(SECOND);
+	election_watched(a->core, now, &frame);
+	assert_false(leads(a));
+	assert_int_equal(a->views[0].state, ELECTION_JOINING);
+}
+
 /* Contact is back, and a read that was postponed does not wait any more. */
 static void
 test_contact_ends_postponed_read(void **state)
@@ -7267,6 +7319,8 @@ main(void)
 		TEST(test_contact_reads_places),
 		TEST(test_contact_beside_read),
 		TEST(test_write_denied_once),
+		TEST(test_failed_write_of_earlier_key),
+		TEST(test_deletion_with_create_revision),
 		TEST(test_contact_ends_postponed_read),
 		TEST(test_terms_of_answers),
 		TEST(test_answer_of_other_cluster),
@@ -7314,6 +7368,7 @@ main(void)
 		TEST(test_lease_of_others),
 		TEST(test_grant_lost_and_refused),
 		TEST(test_lost_move_is_read),
+		TEST(test_grant_after_lost_move),
 		TEST(test_lost_move_after_lapse),
 		TEST(test_ttl_and_back),
 		TEST(test_move_after_entry),
