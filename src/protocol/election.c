@@ -78,9 +78,9 @@
  *			of its keys, and a renewal for one key on the lease.  So each election of
  *			a request that was denied is read alone, until that is answered.  One
  *			whose reads are denied again and again is left, or not led any more if it
- *			is followed, and no key of it is watched.  If it was dropped from the
- *			settings, it does not wait for the rights.  A key that cannot be deleted, or
- *			that may exist, ends with its lease, which is replaced.
+ *			is followed, and no key of it is watched.  Its commands are answered, and if
+ *			it was dropped from the settings, it does not wait for the rights.  A key that
+ *			cannot be deleted, or that may exist, ends with its lease, which is replaced.
  * MEMORY	The record for the time after a crash of the elector is erased
  *			before a message is sent that changes keys or leases, until that
  *			message is answered.  The next elector would not know that the

@@ -192,12 +192,18 @@ queue_deny(ElectionCore *core, Election *e)
 	}
 	e->place.seen_revision = 0;
 
+	/* No command waits for the rights.  What it asked for goes on. */
+	if (e->wanted || request_is_under_way(core, OP_ENTER, slot_bit(core, e)))
+	{
+		publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+		publish_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
+		return;
+	}
+
 	/*
 	 * Nobody waits for the rights to an election that is not in the settings any more.
 	 * What may stand there ends with its lease, see free_slot().
 	 */
-	if (e->wanted || request_is_under_way(core, OP_ENTER, slot_bit(core, e)))
-		return;
 	if (may_stand)
 		publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 	queue_begin_without_key(core, e);

@@ -5568,6 +5568,73 @@ test_dropped_in_entry(void **state)
 	assert_false(exists("f/"));
 }
 
+/* Commands do not wait for rights that are missing.  What they asked for goes on with the rights. */
+static void
+test_commands_without_rights(void **state)
+{
+	Instance   *a = lead_two();
+
+	etcd.denied = "f/";
+	assert_true(election_resign(a->core, now, 1, true, 0, 1));
+	lead_on(a, SECOND);
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
+	assert_int_equal(a->views[1].state, ELECTION_LEAVING);
+	assert_true(election_campaign(a->core, now, 1, 2));
+	lead_on(a, SECOND);
+	assert_true(a->has_replied[2]);
+	assert_int_equal(a->replied[2], ELECTION_NO_CONTACT);
+
+	/* the key ends with its lease, and still nobody can see that */
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_false(exists("f/"));
+	assert_true(election_resign(a->core, now, 1, false, 0, 3));
+	lead_on(a, SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_LEAVING);
+	etcd.denied = NULL;
+	lead_on(a, SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_RESIGNED);
+}
+
+/* The key can be read, and not deleted.  The resignation is done when the key has ended with its lease. */
+static void
+test_resignation_without_right_to_write(void **state)
+{
+	Instance   *a = lead_two();
+
+	etcd.denied = "f/";
+	etcd.denies_writes_only = true;
+	assert_true(election_resign(a->core, now, 1, false, 0, 1));
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_false(exists("f/"));
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+}
+
+/* An election that is entered anew without rights: etcd_campaign() is answered, and enters with them. */
+static void
+test_campaign_without_rights(void **state)
+{
+	for (int writes_only = 0; writes_only < 2; writes_only++)
+	{
+		Instance   *a;
+
+		teardown(state);
+		setup(state);
+		a = join("a");
+		etcd.denied = "f/";
+		etcd.denies_writes_only = writes_only;
+		add_election(a, "f");
+		assert_true(election_campaign(a->core, now, 1, 1));
+		lead_on(a, 3 * SECOND);
+		assert_true(a->has_replied[1]);
+		assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
+		etcd.denied = NULL;
+		lead_on(a, 3 * SECOND);
+		assert_int_equal(a->views[1].state, ELECTION_LEADING);
+	}
+}
+
 /* etcd_campaign() reads at once, and again soon, whatever was denied before. */
 static void
 test_campaign_after_denials(void **state)
@@ -7347,6 +7414,9 @@ main(void)
 		TEST(test_dropped_after_resignation),
 		TEST(test_dropped_alone),
 		TEST(test_dropped_in_deletion),
+		TEST(test_commands_without_rights),
+		TEST(test_resignation_without_right_to_write),
+		TEST(test_campaign_without_rights),
 		TEST(test_dropped_in_entry),
 		TEST(test_campaign_after_denials),
 		TEST(test_ready_put_back_by_others),
