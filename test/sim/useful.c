@@ -28,7 +28,8 @@
 /* Without faults no passing state lasts longer. */
 #define PASSING_NS		(2500 * MS)
 
-/* After the faults, an instance that may lead again with an old token does so by then. */
+/* After the faults, and the longest back-off, an instance that may lead again with an old token does so by then. */
+#define BACKOFF_NS		SECOND
 #define RELEASE_NS		(300 * MS)
 
 /* What an instance has of an election. */
@@ -518,7 +519,11 @@ check_campaign(Instance *in, const Ticket *ticket)
 	else if (is_same && ticket->held_back)
 	{
 		if (now_ns >= plan.faults_end_ns && election_connected(in->core))
-			expect_end(in, ticket->slot, RELEASE_NS, check_released);
+		{
+			int64_t		backoff_ns = plan.faults_end_ns + BACKOFF_NS - now_ns;
+
+			expect_end(in, ticket->slot, RELEASE_NS + (backoff_ns > 0 ? backoff_ns : 0), check_released);
+		}
 	}
 	else if (!is_restored &&
 			 (!place->is_shown || !has_stood(place->key, view->create_revision, ticket->revision)))
