@@ -1226,10 +1226,11 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 			wrong = (ticket->kind != TICKET_RESIGN && ticket->kind != TICKET_TRANSFER) || view->deadline_ns == 0;
 			break;
 		case ELECTION_NO_CONTACT:
-			/* or the key cannot be deleted, and is left to its lease */
+			/* or the rights were missing while it waited; the instance may have been stopped since */
 			wrong = ticket->kind == TICKET_VERIFY ||
 				(watchmen[in->number].connected &&
-				 !rights_missed_since(election_number(view->name), now_ns - plan_longest_ttl_s() * SECOND));
+				 !rights_missed_since(election_number(view->name),
+									  ticket->since_ns - plan_longest_ttl_s() * SECOND));
 			break;
 		case ELECTION_FAILED:
 		case ELECTION_NOT_LEADER:
