@@ -264,7 +264,7 @@ my %sqlstate;
 
 # ---- README, links and blocks ----------------------------------------------------------------
 
-cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 220, 'README has at most 220 lines');
+cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 205, 'README has at most 205 lines');
 
 # The links of the sources, and of the installed documents.
 {
