@@ -212,7 +212,8 @@ receive_grant(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	const Op   *op = facts->op;
 	bool		is_grant = op->kind == OP_GRANT;
 
-	if (op->lease != core->fresh.id)
+	/* one that is being revoked is of no use, whatever was granted */
+	if (op->lease != core->fresh.id || core->revoking)
 	{
 		request_drop_answer(core, op->id, NULL, "that lease is not wanted any more");
 		return;

@@ -193,7 +193,7 @@ get_status(int index, EtcdLeaderStatus *status, Size size)
 		return false;
 	memset(status, 0, sizeof(*status));
 	strlcpy(status->election, index == 0 ? "postgres" : etcd_text, sizeof(status->election));
-	strlcpy(status->node, etcd_text, sizeof(status->node_name));
+	strlcpy(status->node, etcd_text, sizeof(status->node));
 	strlcpy(status->leader, etcd_text, sizeof(status->leader));
 	strlcpy(status->key, etcd_text, sizeof(status->key));
 	strlcpy(status->endpoint, etcd_text, sizeof(status->endpoint));

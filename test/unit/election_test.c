@@ -5480,6 +5480,32 @@ sent_revoke(Instance *in, int64_t lease)
 	return NULL;
 }
 
+/* A lease that is given up is not asked for its TTL, whatever etcd says of its grant. */
+static void
+test_grant_refused_while_revoking(void **state)
+{
+	Instance   *a = join("a");
+	int64_t		lease;
+
+	a->config.ttl_s = 40;
+	election_configure(a->core, now, &a->config);
+	lease = sent(a, "grant")->request.lease;
+	execute(sent(a, "grant"));
+	give_up(a, sent(a, "grant"), false);
+	for (int i = 0; i < 100 && sent(a, "grant") == NULL; i++)
+	{
+		now += 10 * MS;
+		election_tick(a->core, now);
+	}
+	assert_non_null(sent(a, "grant"));
+	a->config.eligible = false;
+	election_configure(a->core, now, &a->config);
+	assert_non_null(sent_revoke(a, lease));
+	deliver(a, sent(a, "grant"));
+	for (int i = 0; i < MAX_MESSAGES; i++)
+		assert_false(a->messages[i].used && a->messages[i].request.kind == ETCD_KEEPALIVE && a->messages[i].request.lease == lease);
+}
+
 /* Nothing was entered yet: a resignation is done at once, and needs no contact. */
 static void
 test_resign_before_entry(void **state)
@@ -7410,6 +7436,7 @@ main(void)
 		TEST(test_one_stream_for_a_change),
 		TEST(test_one_stream_with_patroni),
 		TEST(test_stream_beside_renewal),
+		TEST(test_grant_refused_while_revoking),
 		TEST(test_resign_before_entry),
 		TEST(test_dropped_after_resignation),
 		TEST(test_dropped_alone),
