@@ -154,7 +154,8 @@ sub watchdog
 	return;
 }
 
-watchdog(240);
+# Some minutes more than the longest file needs on a machine that is thirty times as busy.
+watchdog(600);
 
 # Waits at most $timeout seconds for a process, ours or not, to be gone.
 sub wait_for_exit
