@@ -154,7 +154,7 @@ sub watchdog
 	return;
 }
 
-# Some minutes more than the longest file needs on a machine that is thirty times as busy.
+# The longest file takes five minutes where thirty processes want the processors.
 watchdog(600);
 
 # Waits at most $timeout seconds for a process, ours or not, to be gone.
