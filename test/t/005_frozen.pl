@@ -60,6 +60,8 @@ for my $restart (0, 1)
 	# long enough to be good still when etcd is back, or when etcdctl revokes it
 	$pg1->configure(ttl => 30);
 	poll_is(10, sub { ($etcd->lease(($etcd->candidates('postgres'))[1]{lease}))[0] }, 30, "$what: the lease");
+	# the key is on that lease a moment before the waiter knows it
+	poll_is(10, sub { $pg1->status->{lease_id} }, sprintf('%x', ($etcd->candidates('postgres'))[1]{lease}), "$what: the waiter has it");
 	my @samplers = map { $_->sample(interval => 0) } @nodes;
 	my $old      = $pg1->status;
 	my $pid      = freeze($pg1);
