@@ -7395,6 +7395,373 @@ test_stream_beside_renewal(void **state)
 	assert_int_equal(a->nwatches, 1);
 }
 
+/* ---- the life of another primary, answer by answer ------------------------------------- */
+
+/* Answers all messages of the instance but those of that kind. */
+static void
+answer_but(Instance *in, const char *kind)
+{
+	for (int i = 0; i < MAX_MESSAGES; i++)
+	{
+		Message    *m = &in->messages[i];
+
+		if (!m->used || m->given_up || strcmp(describe(&m->request), kind) == 0)
+			continue;
+		deliver(in, m);
+		i = -1;					/* from the beginning: it may have sent more */
+	}
+}
+
+/* Another primary of the queue, of which there are only the key and the lease: the test answers for it. */
+static void
+put_rival(const char *key, const char *name, int64_t lease)
+{
+	if (lease != 0)
+		grant_lease(now, lease, 10000);
+	put_key(bytes(key), bytes(name), lease);
+}
+
+/* Starts a primary that finds another one, and asks about its lease. */
+static Instance *
+start_asker(uint32_t timeline)
+{
+	Instance   *b = add_primary("b", "71", timeline);
+
+	start(b);
+	run_until_sent(b, "time to live");
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+	return b;
+}
+
+static void
+tell_life(Instance *in, Message *m, int64_t ttl_s)
+{
+	m->answer = (EtcdAnswer) {
+		.outcome = ETCD_ANSWERED, .lease = m->request.lease, .ttl_s = ttl_s,
+		.granted_ttl_s = TTL_S, .header = etcd_header()
+	};
+	m->executed = true;
+	deliver(in, m);
+}
+
+/* Answers the next question. */
+static void
+tell_next_life(Instance *in, int64_t ttl_s)
+{
+	tell_life(in, run_until_sent(in, "time to live"), ttl_s);
+}
+
+/* Two extensions in one raft term are a sign of life, and nothing less. */
+static void
+test_signs_of_life(void **state)
+{
+	enum {LOST = -2, GONE = -1, NO_END = INT32_MAX};	/* in the place of seconds */
+	static const struct
+	{
+		bool		is_alive;
+		int			n;
+		struct
+		{
+			int			term;
+			int			ttl_s;
+		}			told[5];
+	}			cases[] = {
+		{true, 3, {{2, 4}, {2, 4}, {2, 4}}},
+		{true, 3, {{2, TTL_S}, {2, TTL_S}, {2, TTL_S}}},
+		{true, 5, {{2, 4}, {2, 2}, {2, 4}, {2, 2}, {2, 4}}},
+		{true, 4, {{2, 4}, {2, 4}, {2, LOST}, {2, 4}}},
+		{false, 2, {{2, 4}, {2, 4}}},
+		{false, 5, {{2, 4}, {2, 3}, {2, 2}, {2, 1}, {2, 0}}},
+		{false, 5, {{2, 0}, {2, GONE}, {2, GONE}, {2, GONE}, {2, GONE}}},
+		/* one of the owner, and one of the new leader of etcd */
+		{false, 4, {{2, 2}, {3, 4}, {3, 2}, {3, 4}}},
+		{false, 4, {{2, 2}, {2, 4}, {3, 4}, {3, 4}}},
+		{false, 5, {{2, 2}, {3, NO_END}, {3, NO_END}, {3, NO_END}, {3, NO_END}}},
+	};
+
+	for (size_t c = 0; c < lengthof(cases); c++)
+	{
+		Instance   *b;
+
+		teardown(state);
+		setup(state);
+		put_rival("e/63.71.1.pg", "a", 0x63);
+		b = start_asker(2);
+		for (int i = 0; i < cases[c].n; i++)
+		{
+			Message    *m = run_until_sent(b, "time to live");
+
+			assert_int_equal(b->timelines.refused, 0);
+			etcd.term = cases[c].told[i].term;
+			if (cases[c].told[i].ttl_s == LOST)
+			{
+				give_up(b, m, true);
+				answer_but(b, "time to live");
+			}
+			else
+				tell_life(b, m, cases[c].told[i].ttl_s);
+		}
+		assert_int_equal(b->timelines.refused, cases[c].is_alive ? 2 : 0);
+		assert_int_equal(b->views[0].state, cases[c].is_alive ? ELECTION_SECOND_PRIMARY : ELECTION_JOINING);
+	}
+}
+
+/* Six questions in a TTL for two TTLs, then one in a TTL, until the result is clear. */
+static void
+test_questions_become_rare(void **state)
+{
+	Instance   *b = add_primary("b", "71", 2);
+	int64_t		asked_ns = 0;
+
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	b->config.ttl_s = 60;
+	start(b);
+	for (int i = 0; i < 16; i++)
+	{
+		Message    *m;
+
+		while ((m = sent(b, "time to live")) == NULL)
+		{
+			now += 10 * MS;
+			election_tick(b->core, now);
+			answer_but(b, "time to live");
+		}
+		if (i > 0)
+			assert_int_equal(m->sent_ns - asked_ns, (i <= 12 ? 10 : 60) * SECOND);
+		asked_ns = m->sent_ns;
+		tell_life(b, m, -1);
+	}
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+}
+
+/* Another primary leads: it is asked about at once, and what the lease of the last one has shown is void. */
+static void
+test_life_of_next_rival(void **state)
+{
+	Instance   *b;
+	int64_t		lost_ns;
+
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	put_rival("e/62.71.1.pg", "c", 0x62);
+	b = start_asker(2);
+	tell_next_life(b, 1);
+	tell_next_life(b, 1);
+	delete_key(key_at(0));
+	lost_ns = now;
+	assert_int_equal(run_until_sent(b, "time to live")->request.lease, 0x62);
+	assert_true(now - lost_ns <= 10 * MS);
+	tell_next_life(b, 4);
+	tell_next_life(b, 4);
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+	tell_next_life(b, 4);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+}
+
+/* The same while a question about the last one is under way: its answer tells nothing of the next one. */
+static void
+test_late_answer_of_last_rival(void **state)
+{
+	Instance   *b;
+	Message    *m;
+
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	put_rival("e/62.71.1.pg", "c", 0x62);
+	b = start_asker(2);
+	m = sent(b, "time to live");
+	delete_key(key_at(0));
+	answer_but(b, "time to live");
+	assert_string_equal(b->views[0].leader, "c");
+	tell_life(b, m, 1);
+	tell_next_life(b, 4);
+	tell_next_life(b, 4);
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+	tell_next_life(b, 4);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+}
+
+/*
+ * The last answer comes when it does not matter any more: the instance has resigned, and another
+ * primary leads, or it has entered by the setting "wait".  It is not a second primary later.
+ */
+static void
+test_life_told_too_late(void **state)
+{
+	for (int waits = 0; waits < 2; waits++)
+	{
+		Instance   *b;
+		Message    *m;
+
+		teardown(state);
+		setup(state);
+		put_rival("e/63.71.1.pg", "a", 0x63);
+		if (!waits)
+			put_rival("e/62.71.1.pg", "c", 0x62);
+		b = start_asker(2);
+		tell_next_life(b, 4);
+		tell_next_life(b, 4);
+		m = run_until_sent(b, "time to live");
+		if (waits)
+		{
+			b->config.refuses_second = false;
+			election_configure(b->core, now, &b->config);
+		}
+		else
+		{
+			assert_true(election_resign(b->core, now, 0, false, 0, 1));
+			delete_key(key_at(0));
+		}
+		answer_but(b, "time to live");
+		assert_string_equal(b->views[0].leader, waits ? "a" : "c");
+		assert_int_equal(b->views[0].state, waits ? ELECTION_WAITING : ELECTION_RESIGNED);
+		tell_life(b, m, 4);
+		answer_all();
+		end_lease(waits ? 0x63 : 0x62);
+		if (waits)
+		{
+			b->config.refuses_second = true;
+			election_configure(b->core, now, &b->config);
+			stop(b);
+			start(b);
+		}
+		else
+			assert_true(election_campaign(b->core, now, 0, 2));
+		answer_all();
+		assert_true(leads(b));
+	}
+}
+
+/* Nothing is asked of a key without a lease, and nothing while the instance enters behind any other leader. */
+static void
+test_nothing_to_ask(void **state)
+{
+	Instance   *b;
+
+	(void) join_primary("a", "72", 1);
+	b = join_primary("b", "71", 2);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(find_note(0, "time to live"), -1);
+
+	teardown(state);
+	setup(state);
+	put_rival("e/63.71.1.pg", "a", 0);
+	b = join_primary("b", "71", 2);
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+	assert_int_equal(find_note(0, "time to live"), -1);
+}
+
+/* Without contact only probes are sent. */
+static void
+test_nothing_asked_without_contact(void **state)
+{
+	Instance   *b;
+	int			from = -1;
+
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	b = start_asker(2);
+	for (int64_t end = now + TTL_S * SECOND; now < end; now += 10 * MS)
+	{
+		election_tick(b->core, now);
+		for (int i = 0; i < MAX_MESSAGES; i++)
+		{
+			if (b->messages[i].used && !b->messages[i].given_up)
+				give_up(b, &b->messages[i], true);
+		}
+		if (from < 0 && !election_connected(b->core))
+			from = nlogged;
+	}
+	assert_true(from >= 0);
+	assert_true(find_note(from, "b sends read") >= 0);
+	assert_int_equal(find_note(from, "b sends time to live"), -1);
+}
+
+/* A second primary asks nothing more.  One that is not to be a candidate observes, and comes back as such. */
+static void
+test_second_primary_observes(void **state)
+{
+	Instance   *b;
+	int			from;
+
+	(void) join_primary("a", "71", 1);
+	b = join_primary("b", "71", 2);
+	run_for(2 * TTL_S * SECOND);
+	from = nlogged;
+	for (int i = 0; i < 3; i++)
+	{
+		b->config.eligible = i != 1;
+		election_configure(b->core, now, &b->config);
+		run_for(2 * TTL_S * SECOND);
+		assert_int_equal(b->views[0].state, i == 1 ? ELECTION_OBSERVING : ELECTION_SECOND_PRIMARY);
+	}
+	assert_int_equal(find_note(from, "b sends time to live"), -1);
+}
+
+/*
+ * An old primary waits by the setting "wait" behind a candidate that is no primary.  When the setting
+ * changes it leaves the queue, as it has seen a primary lead on a later timeline.
+ */
+static void
+test_old_primary_leaves_queue(void **state)
+{
+	Instance   *c = join_primary("c", "71", 2);
+	Instance   *s = join("s");
+	Instance   *a = add_primary("a", "71", 1);
+
+	a->config.refuses_second = false;
+	start(a);
+	answer_all();
+	stop(c);
+	run_for(SECOND);
+	assert_true(leads(s));
+	assert_int_equal(a->views[0].state, ELECTION_WAITING);
+	a->config.refuses_second = true;
+	election_configure(a->core, now, &a->config);
+	run_for(SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_SECOND_PRIMARY);
+	stop(s);
+	run_for(SECOND);
+	assert_false(leads(a));
+}
+
+/* An empty name names no election, also when slots are free. */
+static void
+test_empty_name(void **state)
+{
+	Instance   *a = join("a");
+
+	assert_int_equal(election_find(a->core, "e"), 0);
+	assert_int_equal(election_find(a->core, ""), -1);
+}
+
+/* With a margin of 0 the leadership lasts as long as the lease. */
+static void
+test_no_margin(void **state)
+{
+	Instance   *a = add_instance("a", true);
+
+	a->config.safety_margin_ms = 0;
+	start(a);
+	answer_all();
+	assert_int_equal(a->views[0].deadline_ns, now + TTL_S * SECOND);
+}
+
+/* With a shorter TTL the old lease is renewed as often as the new one, while etcd grants none. */
+static void
+test_shorter_ttl_without_grant(void **state)
+{
+	Instance   *a = add_instance("a", true);
+
+	a->config.ttl_s = 60;
+	start(a);
+	answer_all();
+	etcd.is_full = true;
+	a->config.ttl_s = TTL_S;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_true(leads(a));
+	assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
+}
+
 int
 main(void)
 {
@@ -7660,7 +8027,19 @@ main(void)
 		TEST(test_entry_of_dropped),
 		TEST(test_stop),
 		TEST(test_stop_after_move),
-		TEST(test_shutdown_revocation)
+		TEST(test_shutdown_revocation),
+		TEST(test_signs_of_life),
+		TEST(test_questions_become_rare),
+		TEST(test_life_of_next_rival),
+		TEST(test_late_answer_of_last_rival),
+		TEST(test_life_told_too_late),
+		TEST(test_nothing_to_ask),
+		TEST(test_nothing_asked_without_contact),
+		TEST(test_second_primary_observes),
+		TEST(test_old_primary_leaves_queue),
+		TEST(test_empty_name),
+		TEST(test_no_margin),
+		TEST(test_shorter_ttl_without_grant)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

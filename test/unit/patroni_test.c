@@ -1928,6 +1928,33 @@ test_nothing_said_before_read(void **state)
 	assert_non_null(strstr(view.problem, "etcd has no keys of a Patroni cluster below \"/other/batman/\""));
 }
 
+/*
+ * Two elections follow two clusters with different TTLs, and etcd is replaced.  The new one is
+ * believed only when the longer TTL is over: until then another instance may lead by the old one.
+ */
+static void
+test_patience_of_longer_ttl(void **state)
+{
+	left_s = 15;
+	set_key("/service/robin/initialize", SYSTEM_ID, 0);
+	set_key("/service/robin/leader", "n2", 21);
+	strcpy(config.elections[1], "patroni:robin");
+	config.nelections = 2;
+	configure();
+	while (next_sent() != NULL)
+	{
+		granted_s = next_sent()->request.lease == 21 ? 20 : 60;
+		answer();
+	}
+	assert_true(leads());
+	granted_s = 60;
+	etcd.cluster_id++;
+	run(50 * SECOND, true);
+	assert_false(leads());
+	run(40 * SECOND, true);
+	assert_true(leads());
+}
+
 int
 main(void)
 {
@@ -2000,6 +2027,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_no_problem_of_leader, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_nothing_said_before_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_stop, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_patience_of_longer_ttl, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
