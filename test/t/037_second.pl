@@ -173,6 +173,7 @@ for my $death ('elector killed', 'postmaster killed', 'immediate stop', 'fast st
 		is(($etcd->candidates('postgres'))[0]{value}, $name, "$what: it would be the next");
 		poll_ok($ttl + 3, sub { $leader->is_leader }, "$what: its key goes with its lease");
 		is(key_of($joining), undef, "$what: it does not stand any more");
+		poll_is(5, sub { (($second->events(0))[-1] // {})->{leader} }, $leader->name, "$what: the other one has told so");
 		($token, $seen) = ($leader->token, $second->last_event);
 		ok(!(grep { $_ == $lease } $etcd->leases), "$what: which is gone");
 		$gone = now() - $began;
