@@ -229,7 +229,8 @@ append_stats(StringInfo out, const EtcdLeaderStats *stats)
 				  "Calls that required leadership while the instance drained.",
 				  stats->transactions_refused);
 	begin_metric(out, "etcd_leader_certificate_expires_seconds", "gauge",
-				 "Seconds until the client certificate for etcd expires; negative if it has expired.");
+				 "Seconds until the client certificate for etcd expires; negative if it has "
+				 "expired.");
 	if (stats->has_certificate)
 		appendStringInfo(out, "etcd_leader_certificate_expires_seconds %.0f\n",
 						 stats->certificate_days * SECS_PER_DAY);

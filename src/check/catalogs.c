@@ -103,7 +103,8 @@ put_schema(void *arg, char **columns)
 		problem_rows_put(arg, PROBLEM_SCHEMA, schema, 0,
 						 "only superusers and owners may use the schema: for all others the "
 						 "functions do not exist",
-						 psprintf("Run: GRANT USAGE ON SCHEMA %s TO PUBLIC", quote_identifier(schema)));
+						 psprintf("Run: GRANT USAGE ON SCHEMA %s TO PUBLIC",
+								  quote_identifier(schema)));
 }
 
 /* ---- elections of roles and databases --------------------------------------------- */
@@ -112,7 +113,8 @@ put_schema(void *arg, char **columns)
 static const char required_query[] =
 	"SELECT concat_ws(' in ',"
 	"  CASE WHEN setrole <> 0 THEN format('role %s', coalesce(rolname::text, setrole::text)) END,"
-	"  CASE WHEN setdatabase <> 0 THEN format('database %s', coalesce(datname::text, setdatabase::text)) END),"
+	"  CASE WHEN setdatabase <> 0"
+	"   THEN format('database %s', coalesce(datname::text, setdatabase::text)) END),"
 	" regexp_replace(config, '^[^=]*=', '')"
 	" FROM (SELECT setrole, setdatabase, unnest(setconfig) AS config FROM pg_db_role_setting) AS s"
 	"  LEFT JOIN pg_roles AS r ON r.oid = setrole LEFT JOIN pg_database AS d ON d.oid = setdatabase"

@@ -67,7 +67,8 @@ check_database(FunctionCallInfo fcinfo, const char *name)
 								  "database \"%s\" does not accept connections" :
 								  "database \"%s\" does not exist", name),
 						 HeapTupleIsValid(tuple) ?
-						 "Allow connections to it, or remove it from \"etcd_leader.notify_databases\"." :
+						 "Allow connections to it, or remove it from "
+						 "\"etcd_leader.notify_databases\"." :
 						 "Create it, or remove it from \"etcd_leader.notify_databases\".");
 }
 

@@ -177,8 +177,8 @@ find_setting_problems(void)
 	if (read_only[0] != '\0' && settings_election_index(read_only, (int) strlen(read_only)) < 0)
 		problem_begin(PROBLEM_SETTINGS, "etcd_leader.read_only_unless_leader_of", PROBLEM_THIS_TURN,
 					  "The elections are those listed in \"etcd_leader.elections\".",
-					  "\"etcd_leader.read_only_unless_leader_of\" names election \"%s\", which does "
-					  "not exist, so sessions on this instance are read-only by default",
+					  "\"etcd_leader.read_only_unless_leader_of\" names election \"%s\", which "
+					  "does not exist, so sessions on this instance are read-only by default",
 					  read_only);
 	(void) settings_resolve_safety_margin_ms(&cut);
 	if (cut)
@@ -333,8 +333,8 @@ find_worker_problems(int64 now_ns)
 	if (now_ns - missing_since_ns < WORKERS_PATIENCE_MS * NSEC_PER_MSEC)
 		return missing_since_ns + WORKERS_PATIENCE_MS * NSEC_PER_MSEC;
 	problem_begin(PROBLEM_WORKERS, "notifiers", PROBLEM_THIS_TURN,
-				  "See the server log, check the databases in \"etcd_leader.notify_databases\", and "
-				  "increase \"max_worker_processes\" if it is too small.",
+				  "See the server log, check the databases in \"etcd_leader.notify_databases\", "
+				  "and increase \"max_worker_processes\" if it is too small.",
 				  "%d of %d notifiers run", running, expected);
 	return PG_INT64_MAX;
 }

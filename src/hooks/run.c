@@ -138,7 +138,8 @@ begin_hook(void)
 	SetConfigOption("application_name", psprintf("etcd_leader hook in line %d", hook->line),
 					PGC_USERSET, PGC_S_SESSION);
 	snprintf(number, sizeof(number), INT64_FORMAT, run->token);
-	SetConfigOption("etcd_leader.hook_fencing_token", run->token ? number : "", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("etcd_leader.hook_fencing_token", run->token ? number : "", PGC_SUSET,
+					PGC_S_OVERRIDE);
 	SetConfigOption("etcd_leader.hook_event", hook_event_name(hook->event), PGC_SUSET,
 					PGC_S_OVERRIDE);
 	SetConfigOption("etcd_leader.hook_election", utf8_to_server(run->election_name), PGC_SUSET,

@@ -123,7 +123,8 @@ follow_leadership(void)
 static void
 begin_statement(void)
 {
-	if (likely(has_begun || settings_read_only_unless_leader_of[0] == '\0') || !IsTransactionState())
+	if (likely(has_begun || settings_read_only_unless_leader_of[0] == '\0') ||
+		!IsTransactionState())
 		return;
 	has_begun = true;
 	if (following == FOLLOWING_UNKNOWN)
