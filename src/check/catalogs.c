@@ -3,9 +3,9 @@
  * catalogs.c
  *	  The problems that the catalogs of this database show.
  *
- * A superuser runs these queries, and others may create in the schemas of his
- * search_path: an operator or a function that fits the types better would run with
- * his rights.  So each query runs with pg_catalog alone in the path.
+ * A superuser may run these queries, and other roles may create objects in the
+ * schemas of search_path.  An operator or a function there that fits the types better
+ * would run as the superuser.  So each query runs with pg_catalog alone in the path.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@
 #include "session/problem_rows.h"
 #include "settings/settings.h"
 
-/* What is done with a row of a query: its columns as text in UTF-8, NULL for null. */
+/* Reads a row of a query.  The columns are text in UTF-8; NULL is null. */
 typedef void (*RowReader) (void *arg, char **columns);
 
 #define MAX_COLUMNS	3
@@ -70,8 +70,8 @@ put_version(void *arg, char **columns)
 /* ---- the schema of the extension ----------------------------------------------- */
 
 /*
- * The schema; whom of those that are neither superusers nor owners it lets
- * create; whether it lets anybody use it.
+ * The schema; the roles that may create in it, apart from superusers and owners; and
+ * whether any such role may use it.
  */
 static const char schema_query[] =
 	"SELECT nspname,"
@@ -109,7 +109,7 @@ put_schema(void *arg, char **columns)
 
 /* ---- elections of roles and databases --------------------------------------------- */
 
-/* For which role or database the setting names which election. */
+/* Each role and database that has the setting, and the election that it names. */
 static const char required_query[] =
 	"SELECT concat_ws(' in ',"
 	"  CASE WHEN setrole <> 0 THEN format('role %s', coalesce(rolname::text, setrole::text)) END,"
