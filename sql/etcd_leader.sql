@@ -242,6 +242,14 @@ SELECT election, role, state FROM etcd_leader_status;
 SELECT etcd_campaign('beta gamma');
 ALTER SYSTEM RESET etcd_leader.candidate;
 SELECT pg_reload_conf();
+DO $$
+BEGIN
+  FOR i IN 1 .. 600 LOOP
+    EXIT WHEN NOT EXISTS (SELECT FROM etcd_leader_status WHERE state = 'observing');
+    PERFORM pg_sleep(0.1);
+  END LOOP;
+END $$;
+\c
 
 --
 -- Privileges
