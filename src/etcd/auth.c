@@ -102,6 +102,13 @@ replace_token(Endpoint *endpoint, char *token)
 	endpoint->token = token;
 }
 
+static void
+forget_failure(EtcdClient *client)
+{
+	client->auth.error[0] = '\0';
+	client->auth.is_unanswered = false;
+}
+
 /*
  * There is no token; the answer says why.  A spare endpoint may be of another cluster, which
  * does not know the user.
@@ -119,8 +126,13 @@ receive_refusal(EtcdClient *client, const Report *report)
 	else
 		etcd_format_message(why, "%s", answer->message);
 
-	if (!report->blames_endpoint && answer->endpoint == client->endpoint)
+	if (report->blames_endpoint)
+		client->auth.is_unanswered = true;
+	else if (answer->endpoint == client->endpoint)
+	{
 		memcpy(client->auth.error, why, ETCD_MESSAGE_SIZE);
+		client->auth.is_unanswered = false;
+	}
 	/* after a wrong password wait before the next try; after other errors do not */
 	if (answer->outcome == ETCD_REFUSED && answer->code == ETCD_CODE_INVALID_ARGUMENT)
 	{
@@ -157,7 +169,7 @@ receive_token(EtcdClient *client, const Report *report)
 		client->endpoints[endpoint].token_number = ++client->auth.ntokens;
 		client->endpoints[endpoint].rejected_ns = 0;
 		if (endpoint == client->endpoint)
-			client->auth.error[0] = '\0';
+			forget_failure(client);
 		etcd_request_send_parked(client, endpoint);
 	}
 	else
@@ -207,7 +219,7 @@ etcd_auth_configure(EtcdClient *client, bool same_user)
 	for (int i = 0; i < client->nendpoints; i++)
 		client->endpoints[i].rejected_ns = 0;
 	if (client->settings.username == NULL)
-		client->auth.error[0] = '\0';
+		forget_failure(client);
 	for (int i = 0; i < client->nendpoints && !same_user; i++)
 	{
 		replace_token(&client->endpoints[i], NULL);

@@ -531,11 +531,11 @@ status_wakeup_ns(const EtcdClient *client, int i)
 	return due_ns == INT64_MAX || due_ns == 0 ? due_ns : due_ns + SLACK_MS * NSEC_PER_MSEC;
 }
 
-/* When the user is tried again that has no valid password. */
+/* When the user is tried again that has no valid password, or none that etcd has tried. */
 static int64_t
 user_due_ns(const EtcdClient *client)
 {
-	if (client->auth.error[0] == '\0' || client->nendpoints == 0)
+	if ((client->auth.error[0] == '\0' && !client->auth.is_unanswered) || client->nendpoints == 0)
 		return INT64_MAX;
 	return client->auth.tried_ns + client->settings.probe_interval_ms * NSEC_PER_MSEC;
 }

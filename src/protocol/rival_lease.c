@@ -5,10 +5,10 @@
  *
  * A time is no evidence: a lease outlives its owner, and by another TTL with each new
  * leader of etcd.  An owner that is alive extends its lease again and again.  So the lease
- * is asked for its time to live.  If it has not less than before, though more than a
- * second has passed, somebody has extended it.  In one raft term etcd's leader does that
- * once, when its term begins (Promote() in etcd's lessor.go).  So two extensions in
- * one term show that the owner is alive.
+ * is asked for its time to live.  If it lives longer than the answers before said, somebody
+ * has extended it.  In one raft term etcd's leader does that once, when its term begins
+ * (Promote() in etcd's lessor.go).  So two extensions in one term show that the owner is
+ * alive.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,28 +44,49 @@ find_asker(ElectionCore *core, const Op *op)
 }
 
 /*
- * Has somebody extended the lease since the last answer?  Otherwise it has less to live,
- * by the time since then.  etcd cuts off the fraction of a second.  Its clock may run
- * slower than that of this instance, by less than a tenth.
+ * When a lease with that time to live has ended, at the latest.  etcd's clock may run slower
+ * than that of this instance: within a TTL by the safety margin.
+ */
+static int64_t
+latest_end_ns(const ElectionCore *core, int64_t since_ns, int64_t ttl_s)
+{
+	int64_t		ttl_ms = core->config.ttl_s * INT64_C(1000);
+	int64_t		margin_ms = lease_margin_ns(core, ttl_ms * NSEC_PER_MSEC) / NSEC_PER_MSEC;
+
+	return since_ns + ttl_s * NSEC_PER_SEC / (ttl_ms - margin_ms) * ttl_ms;
+}
+
+/*
+ * Has somebody extended the lease?  Otherwise the answers before tell when it ends.  etcd
+ * cuts off the fraction of a second.  So 0 is also the answer for a second after the end,
+ * until etcd revokes the lease.
  */
 static bool
-is_extended(const Rival *r, const Facts *facts)
+is_extended(const ElectionCore *core, const Rival *r, const Facts *facts)
 {
-	int64_t		elapsed_ns = (facts->op->sent_ns - r->answered_ns) / 10 * 9;
+	int64_t		least_ttl_s = facts->ttl_s > 0 ? facts->ttl_s : -1;
 
-	return r->answered_ns != 0 && r->term == facts->term &&
-		facts->ttl_s * NSEC_PER_SEC >= (r->ttl_s + 1) * NSEC_PER_SEC - elapsed_ns;
+	return latest_end_ns(core, facts->op->sent_ns, least_ttl_s) >= r->ends_before_ns;
 }
 
 static void
-learn_time_to_live(Rival *r, int64_t now_ns, const Facts *facts)
+learn_time_to_live(const ElectionCore *core, Rival *r, int64_t now_ns, const Facts *facts)
 {
+	int64_t		ends_before_ns = latest_end_ns(core, now_ns, facts->ttl_s + 1);
+
 	if (r->term != facts->term)
+	{
+		r->term = facts->term;
 		r->nextensions = 0;
-	r->nextensions += is_extended(r, facts);
-	r->term = facts->term;
-	r->ttl_s = facts->ttl_s;
-	r->answered_ns = now_ns;
+		r->ends_before_ns = NEVER_NS;
+	}
+	if (is_extended(core, r, facts))
+	{
+		r->nextensions++;
+		r->ends_before_ns = NEVER_NS;
+	}
+	if (ends_before_ns < r->ends_before_ns)
+		r->ends_before_ns = ends_before_ns;
 }
 
 static int64_t
@@ -90,7 +111,7 @@ rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	if (facts->kind != FACTS_ANSWER || facts->op->lease != e->rival.lease ||
 		facts->ttl_s < 0 || facts->ttl_s > facts->granted_ttl_s)
 		return;
-	learn_time_to_live(&e->rival, now_ns, facts);
+	learn_time_to_live(core, &e->rival, now_ns, facts);
 	if (e->rival.nextensions >= MIN_EXTENSIONS && rival_leads(core, e) &&
 		e->leader.lease == e->rival.lease)
 		rival_refuse(core, e);
@@ -108,7 +129,7 @@ ask(ElectionCore *core, int64_t now_ns, Election *e)
 	{
 		r->lease = e->leader.lease;
 		r->nasked = r->nextensions = 0;
-		r->answered_ns = 0;
+		r->ends_before_ns = NEVER_NS;
 		r->ask_ns = now_ns;
 	}
 	if (r->lease == 0 || r->asked_id != 0 || !due_or_wake_at(core, now_ns, r->ask_ns))

@@ -342,10 +342,9 @@ typedef struct Rival
 	int			nasked;			/* about this lease */
 	int64_t		ask_ns;			/* when the next question is due */
 	int64_t		lease;			/* that the questions are about */
-	/* the last answer */
+	/* what the answers tell */
 	uint64_t	term;
-	int64_t		ttl_s;
-	int64_t		answered_ns;	/* 0: there is none */
+	int64_t		ends_before_ns; /* if nobody extends the lease; NEVER_NS: nothing tells */
 	int			nextensions;	/* of the lease, seen in this term */
 } Rival;
 

@@ -24,6 +24,7 @@
 
 /* The number of settings that reconfigure() can change. */
 #define NSETTINGS	6
+#define SETTING_ELIGIBLE	1
 #define SETTING_MARGIN	4
 
 static bool over;
@@ -164,11 +165,33 @@ resume(void *subject, uint64_t life)
 		instance_resume(in);
 }
 
+/*
+ * A standby is promoted, and etcd's leader changes, while the lease of the dead primary
+ * lasts.
+ */
+static void
+fail_over(void)
+{
+	for (int i = 0; i < ninstances; i++)
+	{
+		if (instances[i].config.in_recovery)
+		{
+			events_after(choose(SECOND), command_again, &instances[i],
+						 FAULT_CONFIGURE * NSETTINGS + SETTING_ELIGIBLE);
+			events_after(choose(plan.ttl_s[0]) * SECOND + choose(SECOND), elect_member, NULL,
+						 choose(cluster.nmembers));
+			return;
+		}
+	}
+}
+
 /* The elector crashes.  Mostly it is soon back if the postmaster lives. */
 static void
 crash(Instance *in, bool keeps_memory, int64_t latest_ns)
 {
 	instance_crash(in, random_chance(5000), keeps_memory);
+	if (!keeps_memory && choose(2) == 0)
+		fail_over();
 	events_after(keeps_memory && random_chance(8000) ? random_between(5 * MS, latest_ns) : draw_duration(),
 				 restart, in, 0);
 }
@@ -214,7 +237,7 @@ reconfigure(Instance *in, int setting)
 		case 0:
 			config->ttl_s = plan.ttl_s[config->ttl_s == plan.ttl_s[0]];
 			break;
-		case 1:
+		case SETTING_ELIGIBLE:
 			config->eligible = !config->eligible;
 			break;
 		case 2:
@@ -781,6 +804,14 @@ faults_at_grant(int leader, int member)
 					 &instances[i], FAULT_CONFIGURE * NSETTINGS + SETTING_MARGIN);
 	if (leader != member && random_chance(plan.stop_at_grant))
 		stop_granter(&cluster.members[leader], store_index());
+}
+
+/* The answer can now come in the term of the next leader of etcd. */
+void
+faults_at_time_to_live(void)
+{
+	if (!over && choose(4) == 0)
+		elect_member(NULL, choose(cluster.nmembers));
 }
 
 /* Changes a key after it was read, and before the answer arrives. */

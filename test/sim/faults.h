@@ -22,6 +22,9 @@ extern void faults_at_renewal(int leader, int64_t lease);
 /* The true leader has granted a lease; `member` received the request. */
 extern void faults_at_grant(int leader, int member);
 
+/* A time to live was read at etcd's leader, for another member. */
+extern void faults_at_time_to_live(void);
+
 /* A client's read was executed, and is not answered yet. */
 extern void faults_at_read(const EtcdRequest *request);
 

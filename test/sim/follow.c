@@ -174,6 +174,11 @@ faults_at_renewal(int leader, int64_t lease)
 }
 
 void
+faults_at_time_to_live(void)
+{
+}
+
+void
 faults_at_grant(int leader, int member)
 {
 }

@@ -262,6 +262,8 @@ tell_time_to_live(Call *call, int m)
 	call->answer.outcome = ETCD_ANSWERED;
 	call->answer.lease = call->request->lease;
 	call->answer.ttl_s = lessor_time_to_live(m, call->request->lease, &call->answer.granted_ttl_s);
+	if (m != call->member)
+		faults_at_time_to_live();
 	events_after(m == call->member ? 0 : random_between(0, 2 * MS), answer_time_to_live, call, 0);
 }
 

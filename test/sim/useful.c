@@ -525,8 +525,10 @@ check_campaign(Instance *in, const Ticket *ticket)
 			expect_end(in, ticket->slot, RELEASE_NS + (backoff_ns > 0 ? backoff_ns : 0), check_released);
 		}
 	}
+	/* an answer to an entry that was under way at the command tells of a key that has stood */
 	else if (!is_restored &&
-			 (!place->is_shown || !has_stood(place->key, view->create_revision, ticket->revision)))
+			 (!place->is_shown ||
+			  !has_stood(place->key, view->create_revision, is_same ? ticket->revision : 0)))
 		fail_run("%s has entered %s, but has no key there", in->name, view->name);
 }
 

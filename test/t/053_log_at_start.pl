@@ -22,19 +22,20 @@ my @mistakes = (
 	[ 'no certificate', { endpoints => $tls, ssl_ca_file => $ca->ca }, qr/etcd at "\Q$tls\E" requires a client certificate that it trusts/, qr/Set "etcd_leader\.ssl_cert_file"/ ],
 );
 
-# All of them at the start, each on a server of its own.
+# All of them at the start, each on a server of its own.  The time-outs are so long that a
+# busy host does not reach them first.
 my $n = 0;
 my @nodes;
 for my $mistake (@mistakes)
 {
 	my ($what, $settings) = @$mistake;
-	push @nodes, EtcdLeader::Instance->create('pg' . ++$n, endpoints => $closed, settings => { ttl => 5, %$settings }, extension => 0);
+	push @nodes, EtcdLeader::Instance->create('pg' . ++$n, endpoints => $closed, settings => { ttl => 20, %$settings }, extension => 0);
 }
 for my $i (0 .. $#nodes)
 {
 	my ($what, undef, $detail, $hint) = @{ $mistakes[$i] };
 	my $node = $nodes[$i];
-	poll_ok(8, sub { $node->log_count('WARNING:  no contact with etcd, so this instance does not lead: ') }, "$what: the log says so");
+	poll_ok(20, sub { $node->log_count('WARNING:  no contact with etcd, so this instance does not lead: ') }, "$what: the log says so");
 	my ($text) = slurp_file($node->logfile) =~ /(WARNING:  no contact with etcd[^\n]*\n[^\n]*HINT:  [^\n]*\n)/;
 	like($text, qr/does not lead: .*$detail/, "$what: with the last error");
 	like($text, qr/HINT:  .*$hint/, "$what: and what to do");

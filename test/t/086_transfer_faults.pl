@@ -79,8 +79,11 @@ for my $delay (0, 0.001, 0.003, 0.01, 0.05)
 	like($outcome, qr/^(?:answered|42704|08006|55000)$/, "killed after $delay s: it says what happened");
 	somebody_leads("killed after $delay s", @nodes);
 	$dbh->disconnect if $dbh->ping;
-	# the server restarts itself
-	poll(20, sub { $target->try_value('SELECT etcd_is_leader() IS NOT NULL') && eval { $target->connect_db->disconnect; 1 } }) or die 'no restart';
+	# the server restarts itself, and has another elector then
+	poll(20, sub {
+		my $new = eval { $target->elector_pid };
+		return defined $new && $new != $pid && eval { $target->connect_db->disconnect; 1 };
+	}) or die 'no restart';
 }
 
 # 3. It resigns, or stops, at the same time.

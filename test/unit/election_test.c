@@ -7470,8 +7470,11 @@ test_signs_of_life(void **state)
 		{true, 3, {{2, TTL_S}, {2, TTL_S}, {2, TTL_S}}},
 		{true, 5, {{2, 4}, {2, 2}, {2, 4}, {2, 2}, {2, 4}}},
 		{true, 4, {{2, 4}, {2, 4}, {2, LOST}, {2, 4}}},
+		{true, 5, {{2, 0}, {2, 0}, {2, 0}, {2, 0}, {2, 0}}},
 		{false, 2, {{2, 4}, {2, 4}}},
 		{false, 5, {{2, 4}, {2, 3}, {2, 2}, {2, 1}, {2, 0}}},
+		/* extended once; 0 is told for a second before the end, and for one after it */
+		{false, 5, {{2, 2}, {2, 4}, {2, 2}, {2, 0}, {2, 0}}},
 		{false, 5, {{2, 0}, {2, GONE}, {2, GONE}, {2, GONE}, {2, GONE}}},
 		/* one of the owner, and one of the new leader of etcd */
 		{false, 4, {{2, 2}, {3, 4}, {3, 2}, {3, 4}}},

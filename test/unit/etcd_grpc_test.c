@@ -2206,6 +2206,42 @@ test_user_without_answer(void **state)
 	end_with_user(caller);
 }
 
+/*
+ * The first try of a new password gets no answer.  It is tried again, although the older
+ * token is good; once it is answered, no more.
+ */
+static void
+test_password_without_answer(void **state)
+{
+	for (int is_wrong = 0; is_wrong < 2; is_wrong++)
+	{
+		Caller	   *caller = start_with_user();
+		Server	   *server = caller->servers[0];
+		int			ntries;
+
+		server->is_cut_off = true;
+		configure(caller);
+		etcd_client_probe(caller->client);
+		run_for(caller, 2 * REQUEST_TIMEOUT_MS);
+		assert_string_equal(etcd_client_user_error(caller->client), "");
+		server->is_cut_off = false;
+		server->rejects_password = is_wrong;
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+		run_for(caller, 100);
+		ntries = count(server, TOKEN_PATH);
+		advanced_s += 6;
+		WAIT_UNTIL(caller, count(server, TOKEN_PATH) > ntries);
+		run_for(caller, 100);
+		assert_int_equal(has_user_error(caller, "did not give user"), is_wrong);
+		ntries = count(server, TOKEN_PATH);
+		advanced_s += 6;
+		run_for(caller, 100);
+		assert_int_equal(count(server, TOKEN_PATH), ntries);
+		end_with_user(caller);
+	}
+	(void) state;
+}
+
 /* Without a token the members are not asked for: a new connection has not worked yet. */
 static void
 test_connect_error_without_token(void **state)
@@ -2369,6 +2405,7 @@ main(void)
 		cmocka_unit_test(test_wrong_password),
 		cmocka_unit_test(test_password_file),
 		cmocka_unit_test(test_user_without_answer),
+		cmocka_unit_test(test_password_without_answer),
 		cmocka_unit_test(test_connect_error_without_token),
 		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_probe_of_hung),
