@@ -134,6 +134,7 @@ static uint32_t last_lineage[MAX_ELECTIONS];
 static int64_t highest_announced[MAX_ELECTIONS];
 static int64_t (*elected_ns)[MAX_ELECTIONS];	/* when each instance was elected last */
 static int64_t restored_revision;	/* the revision that etcd was put back to */
+static int64_t undone_revision; /* the last one of before that */
 static int64_t restored_ns;
 static bool resting;
 static int	rest_events;
@@ -156,6 +157,7 @@ checker_reset(void)
 	memset(last_leader, -1, sizeof(last_leader));
 	memset(highest_announced, 0, sizeof(highest_announced));
 	restored_revision = INT64_MAX;
+	undone_revision = 0;
 	restored_ns = NEVER;
 	resting = false;
 	useful_reset();
@@ -724,8 +726,8 @@ note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAns
 		expect_retry(in);
 	if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
 		note_failure(in);
-	/* an answer to a request from before etcd was put back does not count */
-	else if (restored_ns == NEVER || w->answered.sent_ns >= w->distrust_ns)
+	/* an answer to a request from before etcd was put back, or seemed to be, does not count */
+	else if (w->answered.sent_ns >= w->distrust_ns)
 	{
 		w->first_failure_ns = NEVER;
 		w->retry_failed = false;
@@ -1554,14 +1556,17 @@ check_other_key(const Version *version)
 	}
 }
 
-/* A key that is put on another lease keeps its value. */
+/*
+ * A key that is put on another lease keeps its value.  A revision that etcd gives a second
+ * time, after it was put back, may be taken for the first one.
+ */
 static void
 check_move(const Version *version, EtcdBytes name)
 {
 	const Version *old = version->previous >= 0 ? store_version(version->previous) : NULL;
 
 	if (version->cause == BY_CLIENT && !version->deleted && old != NULL && !old->deleted &&
-		old->lease != version->lease && !bytes_equal(old->value, version->value))
+		old->revision > undone_revision && old->lease != version->lease && !bytes_equal(old->value, version->value))
 		fail_run("%.*s was put on another lease with another value", (int) name.len, name.data);
 }
 
@@ -1630,6 +1635,7 @@ checker_history_ends(void)
 			excuses = excuse;
 		}
 	}
+	undone_revision = store_revision();
 	memset(last_token, 0, sizeof(last_token));
 	memset(highest_announced, 0, sizeof(highest_announced));
 }
@@ -1684,7 +1690,8 @@ check_settled(const Instance *in, const Version *first, int e)
 			continue;
 		if (view->state != ELECTION_LEADING && view->state != ELECTION_WAITING &&
 			view->state != ELECTION_OBSERVING && view->state != ELECTION_RESIGNED &&
-			view->state != ELECTION_SECOND_PRIMARY)
+			view->state != ELECTION_SECOND_PRIMARY &&
+			!(view->state == ELECTION_JOINING && primaries_ask_long(in)))
 			fail_run("%s is still %s in %s", in->name, election_state_name(view->state), view->name);
 		if (wants_to_lead(in, e) != (view->role != ELECTION_OBSERVER))
 			fail_run("%s is %s in %s, against its settings", in->name, election_state_name(view->state), view->name);

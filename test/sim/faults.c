@@ -810,7 +810,7 @@ faults_at_grant(int leader, int member)
 void
 faults_at_time_to_live(void)
 {
-	if (!over && choose(4) == 0)
+	if (!over && choose(4 * plan.nelections) == 0)
 		elect_member(NULL, choose(cluster.nmembers));
 }
 
@@ -879,8 +879,8 @@ faults_begin(void)
 	}
 	if (plan.restore_ns != 0)
 		events_at(plan.restore_ns, restore, NULL, 0);
-	/* a loss just after the start is excused */
-	if (plan.takes_rights)
+	/* a loss just after the start is excused; two of them take rights at once */
+	for (int i = 0; plan.takes_rights && i < 2; i++)
 		events_after((plan.profile == PROFILE_CALM ? 2 * plan.ttl_s[0] * SECOND : 0) + draw_duration(),
 					 take_rights, NULL, 0);
 	events_after(TICK_NS, tick, NULL, 0);

@@ -353,7 +353,7 @@ settle(Instance *in)
 	if (bury(in))
 		return;
 	checker_called(in);
-	reached_look(in->core);
+	reached_look(in);
 	if (in->stopping && election_stopped(in->core))
 	{
 		end_life(in);

@@ -10,7 +10,8 @@
  * - A second primary never leads.
  * - An instance becomes one only if a primary of its system has led on a later
  *   timeline, or leads and its process lives.
- * - Two primaries of a system are never both second ones.
+ * - Two primaries of a system are never both second ones, unless a key has led whose
+ *	 process had ended.
  *
  * Its choices come from numbers of their own: a seed is the same run with and
  * without them, as long as there is only one system and one primary of it.
@@ -43,6 +44,7 @@ static bool has_systems;
 static uint32_t newest[NSYSTEMS + 1];
 static int	first_system[MAX_ELECTIONS];	/* of the primary that has the first key; 0: none has */
 static uint32_t led[NSYSTEMS + 1][MAX_ELECTIONS];	/* the latest timeline that has led */
+static bool abandoned_led[MAX_ELECTIONS];	/* a key of a process that had ended has been the first */
 static struct
 {
 	int64_t		lease;
@@ -67,6 +69,7 @@ primaries_reset(void)
 	memset(primaries, 0, sizeof(primaries));
 	memset(newest, 0, sizeof(newest));
 	memset(led, 0, sizeof(led));
+	memset(abandoned_led, 0, sizeof(abandoned_led));
 	memset(first_system, 0, sizeof(first_system));
 	ngrants = 0;
 	choices = (plan.seed + 7) * UINT64_C(0x9E3779B97F4A7C15);
@@ -183,6 +186,14 @@ primaries_may_yield(const Instance *in)
 		in->config.refuses_second && in->config.timeline != 0;
 }
 
+bool
+primaries_ask_long(const Instance *in)
+{
+	int			part = plan.granted_part > 1 ? plan.granted_part : 1;
+
+	return primaries_may_yield(in) && plan.ttl_s[0] / part <= 1;
+}
+
 /* Has the instance asked about that lease while its owner lived, or shortly after? */
 static bool
 has_asked(const Instance *in, int64_t lease)
@@ -254,6 +265,20 @@ primaries_published(const Instance *in, int slot, const ElectionView *old)
 		fail_run("%s leads %s, though it is a second primary", in->name, view->name);
 }
 
+/* Has the process ended that has made this key?  Its name has the lease that it began on. */
+static bool
+is_abandoned(const char *name)
+{
+	const char *lease = strrchr(name, '/');
+
+	for (int i = 0; lease != NULL && i < ngrants; i++)
+	{
+		if (strtoll(lease + 1, NULL, 16) == grants[i].lease)
+			return grants[i].ended_ns != 0;
+	}
+	return false;
+}
+
 void
 primaries_first(int e, EtcdBytes key)
 {
@@ -271,6 +296,7 @@ primaries_first(int e, EtcdBytes key)
 	if (owner == NULL || sscanf(owner, ".%d.%" SCNu32 ".pg", &system, &timeline) != 2 || timeline == 0)
 		return;
 	first_system[e] = system;
+	abandoned_led[e] |= is_abandoned(name);
 	if (timeline > led[system][e])
 		led[system][e] = timeline;
 }
@@ -313,7 +339,7 @@ primaries_recovered(int e)
 			nsecond += instances[i].running && instances[i].config.eligible &&
 				primaries_stay_out(&instances[i], election_name(e));
 		}
-		if (n == 2 && nsecond == 2 && plan.profile != PROFILE_RESTORE && plan.stale_reads == 0)
+		if (n == 2 && nsecond == 2 && !abandoned_led[e] && plan.profile != PROFILE_RESTORE && plan.stale_reads == 0)
 			fail_run("both primaries of system %d are second ones in %s", system, election_name(e));
 	}
 }

@@ -40,4 +40,7 @@ extern void primaries_recovered(int e);
 /* May it give up its place because another primary of its system leads? */
 extern bool primaries_may_yield(const Instance *in);
 
+/* May it ask about another primary for longer?  An answer about a TTL of a second shows little. */
+extern bool primaries_ask_long(const Instance *in);
+
 #endif							/* PRIMARIES_H */

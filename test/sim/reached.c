@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "plan.h"
 #include "protocol/rival.h"
 #include "protocol/state.h"
 #include "reached.h"
@@ -58,6 +59,34 @@ count_leading(const ElectionCore *core)
 	for_each_election(core, e)
 		n += e->state == ELECTION_LEADING;
 	return n;
+}
+
+/* Are the rights to several elections missing? */
+static bool
+is_denied_twice(const ElectionCore *core)
+{
+	int			n = 0;
+
+	for_each_election(core, e)
+		n += e->denials > 0;
+	return n > 1;
+}
+
+/* Has the instance crashed that owns the key of that create revision? */
+static bool
+has_crashed(const Election *e, int64_t create_revision)
+{
+	for (int i = 0; i < ninstances; i++)
+	{
+		for (int slot = 0; slot < plan.slots; slot++)
+		{
+			const ElectionView *view = &instances[i].views[slot];
+
+			if (create_revision != 0 && view->create_revision == create_revision && strcmp(view->name, e->name) == 0)
+				return !instances[i].running;
+		}
+	}
+	return false;
 }
 
 static bool
@@ -108,7 +137,10 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("shutdown: a revocation is tried again", core->stopping && core->shutdown_revocations_left == 0 && !election_stopped(core)) \
 	STATE("elections: it leads several", count_leading(core) > 1) \
 	STATE("renewal: nothing can be read with it", has_empty_renewal(core)) \
-	STATE("reads: several under way", count_ops(core, OP_READ) > 2)
+	STATE("reads: several under way", count_ops(core, OP_READ) > 2) \
+	STATE("rights: none to several elections", is_denied_twice(core)) \
+	STATE("settings: it leads with another margin than at the start", count_leading(core) > 0 && core->config.safety_margin_ms != plan.margin_ms) \
+	STATE("settings: it leads with another number of endpoints than at the start", count_leading(core) > 0 && core->config.nendpoints != plan.nendpoints)
 
 #define STATES_OF_ELECTION(STATE) \
 	STATE("observing", e->state == ELECTION_OBSERVING) \
@@ -132,6 +164,7 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("leading, with a value that is to be written", e->state == ELECTION_LEADING && strcmp(e->own.value, e->own.wanted_value) != 0) \
 	STATE("leading, and its key is on the lease that is to come", e->state == ELECTION_LEADING && lease_is_moved_to(core, e->own.lease)) \
 	STATE("held back", e->state == ELECTION_HELD_BACK) \
+	STATE("held back, in a server that has crashed", e->state == ELECTION_HELD_BACK && in->next_start == SHARED_AFTER_CRASH) \
 	STATE("leaving", e->state == ELECTION_LEAVING) \
 	STATE("leaving, and it is to enter again", e->state == ELECTION_LEAVING && e->wanted && !e->stay_out) \
 	STATE("leaving an election that is not in the settings", e->state == ELECTION_LEAVING && !e->wanted) \
@@ -142,6 +175,7 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("rights: none, and another one is led", e->denials > 3 && count_leading(core) > 0) \
 	STATE("rights: none, and it has no key", e->denials > 3 && e->state == ELECTION_JOINING) \
 	STATE("a slot is used for the second time", e->generation > 1) \
+	STATE("leading, in a slot that is used for the second time", e->state == ELECTION_LEADING && e->generation > 1) \
 	STATE("another candidate has the same name", e->duplicate.key.create_revision != 0) \
 	STATE("another candidate has the same name, and it was reported", e->duplicate.key.create_revision != 0 && e->duplicate.since_ns == NEVER_NS) \
 	STATE("nobody leads", e->leader.is_known && e->leader.key.create_revision == 0) \
@@ -165,6 +199,8 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("transfer: the next leader is waited for", e->transfer.stage == TRANSFER_WATCHING) \
 	STATE("transfer: a preferred candidate is in the queue", e->transfer.better_revision != 0) \
 	STATE("transfer: by preference", e->transfer.stage == TRANSFER_SENT && e->transfer.ticket == 0) \
+	STATE("transfer: by preference, and the next leader has crashed", e->transfer.ticket == 0 && has_crashed(e, e->transfer.target_revision)) \
+	STATE("transfer: a preferred node has led for a short time, twice", e->transfer.nbrief > 1) \
 	STATE("drain: before a resignation", e->drain.goal == DRAIN_RESIGN) \
 	STATE("drain: before a transfer", e->drain.goal == DRAIN_TRANSFER) \
 	STATE("drain: for a preferred node", e->drain.goal == DRAIN_TRANSFER && e->transfer.ticket == 0) \
@@ -232,7 +268,8 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("after a number that was skipped for nothing", !follows && nmissed == 0) \
 	STATE("after some that it has missed", !follows && nmissed > 0) \
 	STATE("of before a clean restart", is_older) \
-	STATE("that changes were lost", is_gap)
+	STATE("that changes were lost", is_gap) \
+	STATE("with a lower number, as the clock was set back", is_set_back)
 
 /* ---- the counts ---------------------------------------------------------- */
 
@@ -296,8 +333,9 @@ reached_count(void)
 }
 
 void
-reached_look(const ElectionCore *core)
+reached_look(const Instance *in)
 {
+	const ElectionCore *core = in->core;
 	int			state = OF_INSTANCE;
 
 	if (counts == NULL)
@@ -327,7 +365,7 @@ reached_replied(TicketKind kind, ElectionReply reply)
 }
 
 void
-reached_event(bool follows, int nmissed, bool is_older, bool is_gap)
+reached_event(bool follows, int nmissed, bool is_older, bool is_gap, bool is_set_back)
 {
 	int			state = OF_READ;
 

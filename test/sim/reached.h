@@ -21,10 +21,10 @@ extern void reached_reset(void);
 extern void reached_count(void);
 
 /* After each call of the core; at an event; at the answer to a command. */
-extern void reached_look(const ElectionCore *core);
+extern void reached_look(const Instance *in);
 extern void reached_announced(const ElectionEvent *event);
 extern void reached_replied(TicketKind kind, ElectionReply reply);
-extern void reached_event(bool follows, int nmissed, bool is_older, bool is_gap);
+extern void reached_event(bool follows, int nmissed, bool is_older, bool is_gap, bool is_set_back);
 
 /*
  * Two instances led an election at once for that time, which the checker excuses:

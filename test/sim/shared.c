@@ -35,6 +35,9 @@
 /* A real server needs that time to start.  Here it takes none. */
 #define START_US		1000
 
+/* Sometimes the clock is set back by that time before a start. */
+#define SET_BACK_US		INT64CONST(100000000)
+
 static const SharedPart *const parts[] = {
 	&event_number_part, &events_part, &elections_ring_part, &changes_ring_part, &crash_memory_part
 };
@@ -56,6 +59,7 @@ typedef struct Shared
 	/* the client: the last number that it saw, and the next truth */
 	int64		after;
 	int			next;
+	bool		is_set_back;	/* numbers have begun anew, below those of before */
 	/* of before a clean shutdown */
 	SharedEvent saved[SHARED_EVENTS];
 	int			nsaved;
@@ -136,6 +140,7 @@ shared_reset(void)
 			continue;
 		all[i]->ntruth = all[i]->next = all[i]->nsaved = 0;
 		all[i]->after = all[i]->continue_after = 0;
+		all[i]->is_set_back = false;
 	}
 }
 
@@ -220,7 +225,7 @@ receive_gap(const Instance *in, Shared *shared, const SharedEvent *gap)
 	}
 	if (!is_there)
 		fail_run("%s: the gap %lld is no change that is lost", in->name, (long long) gap->seq);
-	reached_event(gap->seq == shared->after + 1, nmissed, false, true);
+	reached_event(gap->seq == shared->after + 1, nmissed, false, true, false);
 	shared->after = gap->seq;
 	return !run_failed();
 }
@@ -229,11 +234,14 @@ receive_gap(const Instance *in, Shared *shared, const SharedEvent *gap)
 static bool
 receive(const Instance *in, Shared *shared, const SharedEvent *event)
 {
+	bool		is_set_back = event->seq <= shared->after && shared->is_set_back;
 	bool		follows = event->seq == shared->after + 1;
 	int			first = shared->next;
 	int			nmissed = 0;
 
-	if (event->seq <= shared->after)
+	if (is_set_back)
+		shared->is_set_back = false;
+	else if (event->seq <= shared->after)
 		fail_run("%s: event %lld comes after event %lld", in->name, (long long) event->seq, (long long) shared->after);
 	if (is_change(event) && strcmp(event->reason, EVENT_REASON_GAP) == 0)
 		return receive_gap(in, shared, event);
@@ -250,10 +258,10 @@ receive(const Instance *in, Shared *shared, const SharedEvent *event)
 	}
 	if (shared->next == shared->ntruth)
 		fail_run("%s: event %lld was never announced so", in->name, (long long) event->seq);
-	else if (!follows && shared->after != 0 && shared->next == first)
+	else if (!follows && !is_set_back && shared->after != 0 && shared->next == first)
 		fail_run("%s: no event is missed before %lld, but its number says so", in->name, (long long) event->seq);
 	if (shared->after != 0)
-		reached_event(follows, nmissed, event->seq <= events_start(), false);
+		reached_event(follows, nmissed, event->seq <= events_start(), false, is_set_back);
 	shared->next++;
 	shared->after = event->seq;
 	return !run_failed();
@@ -267,6 +275,11 @@ read_events(const Instance *in)
 
 	while (events_next(shared->after, &event) && receive(in, shared, &event))
 		;
+	for (int i = shared->next; i < shared->ntruth && !run_failed(); i++)
+	{
+		if (!is_lost(&shared->truth[i]))
+			fail_run("%s: event %lld is there, and no event is read", in->name, (long long) shared->truth[i].event.seq);
+	}
 }
 
 /* ---- life ------------------------------------------------------------------ */
@@ -297,11 +310,15 @@ shared_start(const Instance *in, SharedStart how)
 		abort();
 	(void) use(in);
 	wall_clock_us += START_US;
+	if (how == SHARED_NEW && choose(5) == 0)
+		wall_clock_us -= SET_BACK_US;
 	for (int i = 0; i < (int) lengthof(parts); i++)
 	{
 		if (how != SHARED_AFTER_CRASH || !parts[i]->is_lasting)
 			make_part(shared, i);
 	}
+	if (how == SHARED_NEW)
+		shared->is_set_back = events_last() < shared->after;
 	if (how != SHARED_AFTER_CRASH)
 		shared->remembers = shared->knows_history = false;
 	if (how != SHARED_RESTORED)

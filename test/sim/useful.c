@@ -536,11 +536,15 @@ static void
 check_resignation(const Instance *in, const Ticket *ticket)
 {
 	const Place *place = &players[in->number].places[ticket->slot];
+	const Version *version;
+	const Version *old;
 
 	/* an entry may be executed late, or twice */
 	if (place->entered_key < 0 || place->entry_in_doubt || plan.repeat > 0 || is_restored)
 		return;
-	if (store_find(store_key(place->entered_key)->name) != NULL)
+	version = store_find(store_key(place->entered_key)->name);
+	old = version != NULL && version->previous >= 0 ? store_version(version->previous) : NULL;
+	if (version != NULL && (old == NULL || !old->deleted || old->revision <= ticket->revision))
 		fail_run("%s has resigned from %s, and there is a key of it", in->name, place->election);
 }
 
@@ -578,7 +582,8 @@ check_drain(Instance *in, int slot)
 		place->drain = work->number;
 		place->is_drain_over = false;
 		/* its clock may be slower */
-		expect_end(in, slot, work->greatest_ns + work->greatest_ns / 8 + PASSING_NS, check_drained);
+		expect_end(in, slot, work->greatest_ns + work->greatest_ns / 500000 * plan.drift_ppm + PASSING_NS,
+				   check_drained);
 	}
 	if (work->is_over && !place->is_drain_over)
 	{
