@@ -44,49 +44,51 @@ find_asker(ElectionCore *core, const Op *op)
 }
 
 /*
- * When a lease with that time to live has ended, at the latest.  etcd's clock may run slower
- * than that of this instance: within a TTL by the safety margin.
+ * The most that the lease has left at that time, unless somebody has extended it.  etcd's
+ * clock may run slower than that of this instance: within a TTL by the safety margin.
  */
 static int64_t
-latest_end_ns(const ElectionCore *core, int64_t since_ns, int64_t ttl_s)
+most_left_ns(const ElectionCore *core, const Rival *r, int64_t at_ns)
 {
 	int64_t		ttl_ms = core->config.ttl_s * INT64_C(1000);
 	int64_t		margin_ms = lease_margin_ns(core, ttl_ms * NSEC_PER_MSEC) / NSEC_PER_MSEC;
 
-	return since_ns + ttl_s * NSEC_PER_SEC / (ttl_ms - margin_ms) * ttl_ms;
+	return r->left_ns - (at_ns - r->answered_ns) / ttl_ms * (ttl_ms - margin_ms);
 }
 
 /*
- * Has somebody extended the lease?  Otherwise the answers before tell when it ends.  etcd
- * cuts off the fraction of a second.  So 0 is also the answer for a second after the end,
- * until etcd revokes the lease.
+ * Has somebody extended the lease?  etcd cuts off the fraction of a second.  So 0 is also
+ * the answer for a second after the end, until etcd revokes the lease.
  */
 static bool
 is_extended(const ElectionCore *core, const Rival *r, const Facts *facts)
 {
 	int64_t		least_ttl_s = facts->ttl_s > 0 ? facts->ttl_s : -1;
 
-	return latest_end_ns(core, facts->op->sent_ns, least_ttl_s) >= r->ends_before_ns;
+	return least_ttl_s * NSEC_PER_SEC >= most_left_ns(core, r, facts->op->sent_ns);
 }
 
 static void
 learn_time_to_live(const ElectionCore *core, Rival *r, int64_t now_ns, const Facts *facts)
 {
-	int64_t		ends_before_ns = latest_end_ns(core, now_ns, facts->ttl_s + 1);
+	int64_t		left_ns = (facts->ttl_s + 1) * NSEC_PER_SEC;
 
 	if (r->term != facts->term)
 	{
 		r->term = facts->term;
 		r->nextensions = 0;
-		r->ends_before_ns = NEVER_NS;
+		r->left_ns = NEVER_NS;
 	}
 	if (is_extended(core, r, facts))
 	{
 		r->nextensions++;
-		r->ends_before_ns = NEVER_NS;
+		r->left_ns = NEVER_NS;
 	}
-	if (ends_before_ns < r->ends_before_ns)
-		r->ends_before_ns = ends_before_ns;
+	if (left_ns < most_left_ns(core, r, now_ns))
+	{
+		r->left_ns = left_ns;
+		r->answered_ns = now_ns;
+	}
 }
 
 static int64_t
@@ -129,7 +131,7 @@ ask(ElectionCore *core, int64_t now_ns, Election *e)
 	{
 		r->lease = e->leader.lease;
 		r->nasked = r->nextensions = 0;
-		r->ends_before_ns = NEVER_NS;
+		r->left_ns = NEVER_NS;
 		r->ask_ns = now_ns;
 	}
 	if (r->lease == 0 || r->asked_id != 0 || !due_or_wake_at(core, now_ns, r->ask_ns))

@@ -7509,6 +7509,35 @@ test_signs_of_life(void **state)
 	}
 }
 
+/* The lease of a dead primary runs out.  Meanwhile the settings change, and what the margin covers. */
+static void
+test_no_life_by_other_settings(void **state)
+{
+	enum {GRANTED_S = 60};
+	Instance   *b = add_primary("b", "71", 2);
+	int64_t		granted_ns = now;
+
+	(void) state;
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	b->config.safety_margin_ms = 448;
+	start(b);
+	for (int i = 0; i < 8; i++)
+	{
+		Message    *m = run_until_sent(b, "time to live");
+
+		m->answer = (EtcdAnswer) {
+			.outcome = ETCD_ANSWERED, .lease = 0x63, .ttl_s = GRANTED_S - (now - granted_ns) / SECOND - 1,
+			.granted_ttl_s = GRANTED_S, .header = etcd_header()
+		};
+		m->executed = true;
+		deliver(b, m);
+		assert_int_equal(b->timelines.refused, 0);
+		b->config.ttl_s = i % 2 == 0 ? 2 : 60;
+		election_configure(b->core, now, &b->config);
+	}
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+}
+
 /* Six questions in a TTL for two TTLs, then one in a TTL, until the result is clear. */
 static void
 test_questions_become_rare(void **state)
@@ -8032,6 +8061,7 @@ main(void)
 		TEST(test_stop_after_move),
 		TEST(test_shutdown_revocation),
 		TEST(test_signs_of_life),
+		TEST(test_no_life_by_other_settings),
 		TEST(test_questions_become_rare),
 		TEST(test_life_of_next_rival),
 		TEST(test_late_answer_of_last_rival),
