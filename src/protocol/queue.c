@@ -579,7 +579,6 @@ queue_discard(ElectionCore *core, Election *e)
 	transfer_end(core, e, ELECTION_FAILED);
 	e->place.seen_revision = 0;
 	e->leader.mod_revision = 0;
-	e->rival.asked_id = 0;		/* its answer would be of the other history */
 	e->own.key[0] = '\0';
 	e->commands.verify_id = 0;
 	if (e->followed)

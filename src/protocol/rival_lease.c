@@ -32,17 +32,6 @@
 
 /* ---- answers --------------------------------------------------------------- */
 
-static Election *
-find_asker(ElectionCore *core, const Op *op)
-{
-	for_each_election(core, e)
-	{
-		if (e->rival.asked_id == op->id)
-			return e;
-	}
-	return NULL;
-}
-
 /*
  * The most that the lease has left at that time, unless somebody has extended it.  etcd's
  * clock may run slower than that of this instance: within a TTL by the safety margin.
@@ -100,18 +89,13 @@ ask_interval_ns(const ElectionCore *core, const Rival *r)
 	return interval_ns > MIN_INTERVAL_NS ? interval_ns : MIN_INTERVAL_NS;
 }
 
-void
-rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
+static void
+receive(ElectionCore *core, int64_t now_ns, const Facts *facts, Election *e)
 {
-	Election   *e = find_asker(core, facts->op);
-
-	if (e == NULL)
-		return;
-	e->rival.asked_id = 0;
+	e->rival.nasked++;
 	e->rival.ask_ns = now_ns + ask_interval_ns(core, &e->rival);
 	/* a leader of etcd that has just been elected knows no end of any lease */
-	if (facts->kind != FACTS_ANSWER || facts->op->lease != e->rival.lease ||
-		facts->ttl_s < 0 || facts->ttl_s > facts->granted_ttl_s)
+	if (facts->kind != FACTS_ANSWER || facts->ttl_s < 0 || facts->ttl_s > facts->granted_ttl_s)
 		return;
 	learn_time_to_live(core, &e->rival, now_ns, facts);
 	if (e->rival.nextensions >= MIN_EXTENSIONS && rival_leads(core, e) &&
@@ -119,7 +103,29 @@ rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		rival_refuse(core, e);
 }
 
+void
+rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
+{
+	for_each_election(core, e)
+	{
+		if (e->rival.lease == facts->op->lease)
+			receive(core, now_ns, facts, e);
+	}
+}
+
 /* ---- what is due ------------------------------------------------------------ */
+
+/* The other primary may lead several elections.  No other request is about its lease. */
+static bool
+is_asked(const ElectionCore *core, int64_t lease)
+{
+	for_each_op(core, op)
+	{
+		if (op->lease == lease)
+			return true;
+	}
+	return false;
+}
 
 static void
 ask(ElectionCore *core, int64_t now_ns, Election *e)
@@ -134,14 +140,12 @@ ask(ElectionCore *core, int64_t now_ns, Election *e)
 		r->left_ns = NEVER_NS;
 		r->ask_ns = now_ns;
 	}
-	if (r->lease == 0 || r->asked_id != 0 || !due_or_wake_at(core, now_ns, r->ask_ns))
+	if (r->lease == 0 || is_asked(core, r->lease) || !due_or_wake_at(core, now_ns, r->ask_ns))
 		return;
 	op = request_start(core, now_ns, OP_TIME_TO_LIVE);
 	if (op == NULL)
 		return;
 	op->lease = r->lease;
-	r->asked_id = op->id;
-	r->nasked++;
 	request_send_lease(core, op, ETCD_TIME_TO_LIVE, 0);
 }
 

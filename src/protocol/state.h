@@ -338,8 +338,7 @@ typedef struct Duplicate
 typedef struct Rival
 {
 	ElectionTimelines timelines;
-	uint64_t	asked_id;		/* of the request under way; 0: none */
-	int			nasked;			/* about this lease */
+	int			nasked;			/* questions about this lease that have ended */
 	int64_t		ask_ns;			/* when the next question is due */
 	int64_t		lease;			/* that the questions are about */
 	/* what the answers tell */

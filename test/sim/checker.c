@@ -1797,7 +1797,8 @@ checker_rested(void)
 		for (int j = 0; j < ninstances; j++)
 		{
 			for (int slot = 0; slot < plan.slots; slot++)
-				known |= instances[j].views[slot].lease == lease->id;
+				known |= instances[j].views[slot].lease == lease->id ||
+					(instances[j].views[slot].state == ELECTION_JOINING && primaries_ask_long(&instances[j]));
 		}
 		if (!known)
 			fail_run("the lease %" PRIx64 " is left over", lease->id);

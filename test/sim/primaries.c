@@ -191,7 +191,7 @@ primaries_ask_long(const Instance *in)
 {
 	int			part = plan.granted_part > 1 ? plan.granted_part : 1;
 
-	return primaries_may_yield(in) && plan.ttl_s[0] / part <= 1;
+	return primaries_may_yield(in) && (plan.ttl_s[0] / part <= 1 || plan.ttl_s[1] / part <= 1);
 }
 
 /* Has the instance asked about that lease while its owner lived, or shortly after? */

@@ -539,8 +539,12 @@ check_resignation(const Instance *in, const Ticket *ticket)
 	const Version *version;
 	const Version *old;
 
-	/* an entry may be executed late, or twice */
-	if (place->entered_key < 0 || place->entry_in_doubt || plan.repeat > 0 || is_restored)
+	/*
+	 * An entry may be executed late, or twice.  Without rights to it, a key of an election
+	 * that is in the settings no more is left to its lease.
+	 */
+	if (place->entered_key < 0 || place->entry_in_doubt || plan.repeat > 0 || is_restored ||
+		rights_missed_since(election_number(place->election), now_ns - 2 * plan_longest_ttl_s() * SECOND))
 		return;
 	version = store_find(store_key(place->entered_key)->name);
 	old = version != NULL && version->previous >= 0 ? store_version(version->previous) : NULL;

@@ -7538,6 +7538,81 @@ test_no_life_by_other_settings(void **state)
 	assert_int_equal(b->views[0].state, ELECTION_JOINING);
 }
 
+/* A primary that leads two elections on one lease is asked about once, and the answers count for both. */
+static void
+test_one_question_for_two_elections(void **state)
+{
+	Instance   *b = add_primary("b", "71", 2);
+	int			nquestions = 0;
+
+	(void) state;
+	strcpy(b->config.elections[b->config.nelections++], "f");
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	put_key(bytes("f/63.71.1.pg"), bytes("a"), 0x63);
+	start(b);
+	for (; b->views[0].state != ELECTION_SECOND_PRIMARY && nquestions < 5; nquestions++)
+	{
+		Message    *m = run_until_sent(b, "time to live");
+
+		for (int i = 0; i < MAX_MESSAGES; i++)
+		{
+			if (&b->messages[i] != m && b->messages[i].used)
+				assert_int_not_equal(b->messages[i].request.kind, ETCD_TIME_TO_LIVE);
+		}
+		tell_life(b, m, 4);
+	}
+	assert_int_equal(nquestions, 3);
+	assert_int_equal(b->views[1].state, ELECTION_SECOND_PRIMARY);
+}
+
+/* Two primaries lead one election each: both are asked about at once. */
+static void
+test_questions_for_two_primaries(void **state)
+{
+	Instance   *b = add_primary("b", "71", 2);
+	int			nquestions = 0;
+
+	(void) state;
+	strcpy(b->config.elections[b->config.nelections++], "f");
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	put_rival("f/62.71.1.pg", "c", 0x62);
+	start(b);
+	run_until_sent(b, "time to live");
+	for (int i = 0; i < MAX_MESSAGES; i++)
+		nquestions += b->messages[i].used && b->messages[i].request.kind == ETCD_TIME_TO_LIVE;
+	assert_int_equal(nquestions, 2);
+}
+
+/*
+ * The primary that led both elections leads one of them now.  Its life says nothing of the
+ * other one, from which the instance has resigned, and which the next primary leads.
+ */
+static void
+test_life_of_one_of_two_leaders(void **state)
+{
+	Instance   *b = add_primary("b", "71", 2);
+
+	(void) state;
+	strcpy(b->config.elections[b->config.nelections++], "f");
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	put_key(bytes("f/63.71.1.pg"), bytes("a"), 0x63);
+	put_rival("e/62.71.1.pg", "c", 0x62);
+	start(b);
+	tell_next_life(b, 4);
+	assert_true(election_resign(b->core, now, 0, false, 0, 1));
+	delete_key(key_at(0));
+	answer_but(b, "time to live");
+	assert_string_equal(b->views[0].leader, "c");
+	tell_next_life(b, 4);
+	tell_next_life(b, 4);
+	assert_int_equal(b->views[1].state, ELECTION_SECOND_PRIMARY);
+	answer_all();
+	end_lease(0x62);
+	assert_true(election_campaign(b->core, now, 0, 2));
+	answer_all();
+	assert_true(leads(b));
+}
+
 /* Six questions in a TTL for two TTLs, then one in a TTL, until the result is clear. */
 static void
 test_questions_become_rare(void **state)
@@ -8061,6 +8136,9 @@ main(void)
 		TEST(test_stop_after_move),
 		TEST(test_shutdown_revocation),
 		TEST(test_signs_of_life),
+		TEST(test_one_question_for_two_elections),
+		TEST(test_questions_for_two_primaries),
+		TEST(test_life_of_one_of_two_leaders),
 		TEST(test_no_life_by_other_settings),
 		TEST(test_questions_become_rare),
 		TEST(test_life_of_next_rival),
