@@ -273,6 +273,9 @@ read_events(const Instance *in)
 	Shared	   *shared = use(in);
 	SharedEvent event;
 
+	/* with wrong numbers the functions below may never return */
+	if (run_failed())
+		return;
 	while (events_next(shared->after, &event) && receive(in, shared, &event))
 		;
 	for (int i = shared->next; i < shared->ntruth && !run_failed(); i++)
@@ -329,6 +332,8 @@ shared_start(const Instance *in, SharedStart how)
 		for (int i = 0; i < shared->nsaved; i++)
 			events_restore(&shared->saved[i]);
 		events_continue_after(shared->continue_after);
+		if (events_last() < shared->continue_after)
+			fail_run("%s: numbers begin anew after a clean restart", in->name);
 		for (int i = 0; i < CRASH_MEMORY_TIMELINES; i++)
 		{
 			if (shared->saved_timelines[i].election[0] != '\0')
@@ -346,6 +351,8 @@ shared_save(const Instance *in)
 	Shared	   *shared = use(in);
 	SharedEvent event;
 
+	if (run_failed())
+		return;
 	/* as event_file.c does */
 	for (int i = 0; i < CRASH_MEMORY_TIMELINES; i++)
 	{
