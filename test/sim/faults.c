@@ -810,7 +810,7 @@ faults_at_grant(int leader, int member)
 void
 faults_at_time_to_live(void)
 {
-	if (!over && choose(4 * plan.nelections) == 0)
+	if (!over && choose(3) == 0)
 		elect_member(NULL, choose(cluster.nmembers));
 }
 
