@@ -55,8 +55,9 @@ sub hand_over
 	{
 		poll_ok(5, sub { told($old->name, $mark{ $old->name }, 'leader postgres ' . $next->name) },
 			"$what: leader is told by the old one");
-		is_deeply([ told($old->name, $mark{ $old->name }, 'unelected') ],
-			["unelected postgres - $reason"], "$what: the old one tells why, once");
+		my @lost = told($old->name, $mark{ $old->name }, 'unelected');
+		is(@lost, 1, "$what: the old one tells its loss once");
+		like($lost[0], qr/^unelected postgres - (?:$reason)$/, "$what: and why");
 		is_deeply([ told($old->name, $mark{ $old->name }, 'leader postgres pg') ],
 			[ 'leader postgres ' . $next->name . ' -' ], "$what: the old one tells the leader, once");
 	}
@@ -80,7 +81,8 @@ hand_over('terminate', 'shutdown', sub { $_[0]->value('SELECT pg_terminate_backe
 
 hand_over('delete', 'key_deleted', sub { $etcd->etcdctl('del', $_[0]->status->{key}) }, evict => 1);
 
-hand_over('revoke', 'key_deleted', sub { $etcd->etcdctl('lease', 'revoke', $_[0]->status->{lease_id}) }, evict => 1);
+# a renewal may find that the lease is gone before the watch tells of the key
+hand_over('revoke', 'key_deleted|lease_expired', sub { $etcd->etcdctl('lease', 'revoke', $_[0]->status->{lease_id}) }, evict => 1);
 
 # One at a time, to distinguish an instance from its successor.
 my @stopped;
