@@ -91,8 +91,8 @@ useful_ended(const Instance *in)
 
 	for (int slot = 0; slot < MAX_SLOTS; slot++)
 		begin_place(&p->places[slot], "");
+	/* the next elector may remember that it doubted a revision */
 	p->bare_ns = p->refused_ns = p->doubted_ns = -1;
-	p->doubted_revision = 0;
 }
 
 void
