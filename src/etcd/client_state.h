@@ -87,7 +87,7 @@ typedef struct Auth
 {
 	uint64_t	ntokens;		/* how many answers about tokens there were */
 	int64_t		tried_ns;		/* when a token was wanted last */
-	bool		is_unanswered;	/* then etcd has not told whether the password is right */
+	bool		is_unanswered;	/* the last try had no answer */
 	char		error[ETCD_MESSAGE_SIZE];	/* see etcd_client_user_error() */
 } Auth;
 

@@ -531,7 +531,7 @@ status_wakeup_ns(const EtcdClient *client, int i)
 	return due_ns == INT64_MAX || due_ns == 0 ? due_ns : due_ns + SLACK_MS * NSEC_PER_MSEC;
 }
 
-/* When the user is tried again that has no valid password, or none that etcd has tried. */
+/* When a token is asked for again, as etcd refused it, or did not answer. */
 static int64_t
 user_due_ns(const EtcdClient *client)
 {

@@ -343,8 +343,8 @@ typedef struct Rival
 	int64_t		lease;			/* that the questions are about */
 	/* what the answers tell */
 	uint64_t	term;
-	int64_t		left_ns;		/* the most that the lease had left; NEVER_NS: nothing tells */
-	int64_t		answered_ns;	/* when it had that */
+	int64_t		left_ns;		/* at the most; NEVER_NS: not known */
+	int64_t		answered_ns;	/* when it had that left */
 	int			nextensions;	/* of the lease, seen in this term */
 } Rival;
 

@@ -879,7 +879,7 @@ faults_begin(void)
 	}
 	if (plan.restore_ns != 0)
 		events_at(plan.restore_ns, restore, NULL, 0);
-	/* a loss just after the start is excused; two of them take rights at once */
+	/* two faults may last at once; a loss just after the start is excused */
 	for (int i = 0; plan.takes_rights && i < 2; i++)
 		events_after((plan.profile == PROFILE_CALM ? 2 * plan.ttl_s[0] * SECOND : 0) + draw_duration(),
 					 take_rights, NULL, 0);

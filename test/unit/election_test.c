@@ -7538,15 +7538,24 @@ test_no_life_by_other_settings(void **state)
 	assert_int_equal(b->views[0].state, ELECTION_JOINING);
 }
 
+/* A primary with two elections, e and f, which is not started yet. */
+static Instance *
+add_primary_of_two(void)
+{
+	Instance   *b = add_primary("b", "71", 2);
+
+	strcpy(b->config.elections[b->config.nelections++], "f");
+	return b;
+}
+
 /* A primary that leads two elections on one lease is asked about once, and the answers count for both. */
 static void
 test_one_question_for_two_elections(void **state)
 {
-	Instance   *b = add_primary("b", "71", 2);
+	Instance   *b = add_primary_of_two();
 	int			nquestions = 0;
 
 	(void) state;
-	strcpy(b->config.elections[b->config.nelections++], "f");
 	put_rival("e/63.71.1.pg", "a", 0x63);
 	put_key(bytes("f/63.71.1.pg"), bytes("a"), 0x63);
 	start(b);
@@ -7569,11 +7578,10 @@ test_one_question_for_two_elections(void **state)
 static void
 test_questions_for_two_primaries(void **state)
 {
-	Instance   *b = add_primary("b", "71", 2);
+	Instance   *b = add_primary_of_two();
 	int			nquestions = 0;
 
 	(void) state;
-	strcpy(b->config.elections[b->config.nelections++], "f");
 	put_rival("e/63.71.1.pg", "a", 0x63);
 	put_rival("f/62.71.1.pg", "c", 0x62);
 	start(b);
@@ -7590,10 +7598,9 @@ test_questions_for_two_primaries(void **state)
 static void
 test_life_of_one_of_two_leaders(void **state)
 {
-	Instance   *b = add_primary("b", "71", 2);
+	Instance   *b = add_primary_of_two();
 
 	(void) state;
-	strcpy(b->config.elections[b->config.nelections++], "f");
 	put_rival("e/63.71.1.pg", "a", 0x63);
 	put_key(bytes("f/63.71.1.pg"), bytes("a"), 0x63);
 	put_rival("e/62.71.1.pg", "c", 0x62);
