@@ -130,6 +130,57 @@ has_prefix(EtcdBytes name, const char *election)
 	return len > 0 && name.len > len && name.data[len] == '/' && memcmp(name.data, election, len) == 0;
 }
 
+/* ---- causes ---------------------------------------------------------------- */
+
+static bool
+is_configured(const Instance *in, const char *election)
+{
+	for (int i = 0; i < in->config.nelections; i++)
+	{
+		if (strcmp(in->config.elections[i], election) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* New settings, or a command that is taken up. */
+void
+useful_stimulus(const Instance *in)
+{
+	for (int slot = 0; slot < plan.slots; slot++)
+	{
+		Place	   *place = &players[in->number].places[slot];
+
+		place->is_changed = true;
+		if (place->election[0] != '\0' && (!in->config.eligible || !is_configured(in, place->election)))
+			place->given_up_ns = now_ns;
+	}
+}
+
+/* Has something happened since then for which it gives up the place? */
+static bool
+has_cause(const Instance *in, int slot, int64_t since_ns)
+{
+	const Player *p = &players[in->number];
+	const Place *place = &p->places[slot];
+
+	/* a key on a lease that is gone, as far as is known, is deleted and entered again */
+	if (place->given_up_ns >= since_ns || p->refused_ns >= since_ns || is_restored ||
+		place->create_revision <= p->doubted_revision ||
+		/* a denial of before may be answered late */
+		rights_missed_since(election_number(place->election), since_ns - plan_longest_ttl_s() * SECOND) ||
+		shared_stays_out(in, place->election) || primaries_may_yield(in))
+		return true;
+	for (int i = 0; i < MAX_TICKETS; i++)
+	{
+		const Ticket *ticket = &in->tickets[i];
+
+		if (ticket->slot == slot && (ticket->kind == TICKET_RESIGN || ticket->kind == TICKET_TRANSFER))
+			return true;
+	}
+	return false;
+}
+
 /* ---- passing states -------------------------------------------------------- */
 
 /* A state that an instance was in at some time. */
@@ -234,60 +285,14 @@ useful_published(Instance *in, int slot, const ElectionView *old)
 		return;
 	place->nstates++;
 	place->is_changed = true;
+	/* its key goes when etcd answers again, though the cause may have ended by then */
+	if (view->state == ELECTION_LEAVING && has_cause(in, slot, place->since_ns))
+		place->given_up_ns = now_ns;
 	if (plan.profile == PROFILE_CALM && !plan.is_slow && is_passing(view))
 		expect_end(in, slot, PASSING_NS, check_passing);
 }
 
-/* ---- causes ---------------------------------------------------------------- */
-
-static bool
-is_configured(const Instance *in, const char *election)
-{
-	for (int i = 0; i < in->config.nelections; i++)
-	{
-		if (strcmp(in->config.elections[i], election) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* New settings, or a command that is taken up. */
-void
-useful_stimulus(const Instance *in)
-{
-	for (int slot = 0; slot < plan.slots; slot++)
-	{
-		Place	   *place = &players[in->number].places[slot];
-
-		place->is_changed = true;
-		if (place->election[0] != '\0' && (!in->config.eligible || !is_configured(in, place->election)))
-			place->given_up_ns = now_ns;
-	}
-}
-
-/* Has something happened since then for which it gives up the place? */
-static bool
-has_cause(const Instance *in, int slot, int64_t since_ns)
-{
-	const Player *p = &players[in->number];
-	const Place *place = &p->places[slot];
-
-	/* a key on a lease that is gone, as far as is known, is deleted and entered again */
-	if (place->given_up_ns >= since_ns || p->refused_ns >= since_ns || is_restored ||
-		place->create_revision <= p->doubted_revision ||
-		/* a denial of before may be answered late */
-		rights_missed_since(election_number(place->election), since_ns - plan_longest_ttl_s() * SECOND) ||
-		shared_stays_out(in, place->election) || primaries_may_yield(in))
-		return true;
-	for (int i = 0; i < MAX_TICKETS; i++)
-	{
-		const Ticket *ticket = &in->tickets[i];
-
-		if (ticket->slot == slot && (ticket->kind == TICKET_RESIGN || ticket->kind == TICKET_TRANSFER))
-			return true;
-	}
-	return false;
-}
+/* ---- requests -------------------------------------------------------------- */
 
 static void
 check_entry(const Instance *in, EtcdBytes name)
