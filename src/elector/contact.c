@@ -106,7 +106,9 @@ elector_count_answer(const EtcdAnswer *answer, const EtcdTiming *timing)
 		stats_count(COUNTER_FAILURES, 1);
 		if (timing->timed_out)
 			stats_count(COUNTER_TIMEOUTS, 1);
-		elector_note_failure(answer->message);
+		/* no reason for what comes after a reload that removed the endpoint */
+		if (!timing->endpoint_gone)
+			elector_note_failure(answer->message);
 	}
 	elector_note_endpoint();
 }

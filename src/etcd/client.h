@@ -30,6 +30,7 @@ typedef struct EtcdTiming
 	int64_t		latency_ns;		/* from sending to the answer or failure */
 	bool		timed_out;
 	bool		explained;		/* the message is in words for an administrator */
+	bool		endpoint_gone;	/* the settings have no such endpoint any more */
 	const char *key;			/* the first one in the request; NULL: none */
 } EtcdTiming;
 

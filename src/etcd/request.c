@@ -585,6 +585,7 @@ read_result(EtcdClient *client, Attempt *attempt, Report *report)
 		if (report->request->caller != NULL)
 			drop_foreign(client, endpoint, answer);
 	}
+	timing->endpoint_gone = attempt->url != NULL && answer->endpoint < 0;
 	timing->latency_ns = clock_monotonic_ns() - attempt->sent_ns;
 	timing->key = report->request->key;
 }

@@ -140,11 +140,14 @@ static void
 receive_revoke(ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
+	bool		is_gone = facts->kind == FACTS_ANSWER || facts->lease_not_found;
 
+	if (is_gone)
+		queue_lease_revoked(core, op->lease);
 	/* the retired one, or one that was given up before */
 	if (op->lease != core->lease.id && op->lease != core->fresh.id)
 		return;
-	if (facts->kind != FACTS_ANSWER && !facts->lease_not_found)
+	if (!is_gone)
 	{
 		postpone(core, op);
 		return;
@@ -443,7 +446,7 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 	{
 		/* given up for good, and every key with it */
 		lease_discard(core);
-		queue_lease_revoked(core);
+		queue_leases_given_up(core);
 	}
 	if (core->revoking)
 	{

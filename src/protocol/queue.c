@@ -542,7 +542,7 @@ queue_lease_lost(ElectionCore *core, int64_t lost)
 }
 
 void
-queue_lease_revoked(ElectionCore *core)
+queue_lease_revoked(ElectionCore *core, int64_t lease)
 {
 	for_each_election(core, e)
 	{
@@ -550,12 +550,20 @@ queue_lease_revoked(ElectionCore *core)
 		 * Its key should be gone, unless somebody put it on another lease:
 		 * read.
 		 */
-		if (e->state == ELECTION_LEAVING)
+		if (e->state == ELECTION_LEAVING && e->own.lease == lease)
 		{
 			e->own.create_revision = 0;
 			e->read_wanted = true;
 		}
-		else if (!request_is_under_way(core, OP_READ, slot_bit(core, e)))
+	}
+}
+
+void
+queue_leases_given_up(ElectionCore *core)
+{
+	for_each_election(core, e)
+	{
+		if (e->state != ELECTION_LEAVING && !request_is_under_way(core, OP_READ, slot_bit(core, e)))
 			e->own.key[0] = '\0';	/* otherwise an answer may still show it */
 	}
 }

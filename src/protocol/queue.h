@@ -88,8 +88,9 @@ extern void queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyVa
 /* The lease is gone at etcd, with every key that is attached to it. */
 extern void queue_lease_lost(ElectionCore *core, int64_t lost);
 
-/* The lease was revoked on purpose. */
-extern void queue_lease_revoked(ElectionCore *core);
+/* That lease was revoked on purpose; all leases were. */
+extern void queue_lease_revoked(ElectionCore *core, int64_t lease);
+extern void queue_leases_given_up(ElectionCore *core);
 
 /* core->lease has replaced another lease.  What is known of the keys stays as it is. */
 extern void queue_moved(ElectionCore *core);

@@ -166,6 +166,7 @@ etcd_verify_leader(PG_FUNCTION_ARGS)
 				 errmsg("leadership of election \"%s\" could not be verified in time",
 						utf8_to_server(request.election)),
 				 contact.connected ? errdetail("etcd has not answered.") :
+				 contact.last_failure[0] == '\0' ? errdetail("There is no contact with etcd.") :
 				 errdetail("There is no contact with etcd: %s",
 						   utf8_to_server(contact.last_failure)),
 				 errhint("Try again, or connect to the leader.")));

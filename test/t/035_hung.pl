@@ -23,6 +23,7 @@ my %fault = (
 	'without DNS' => sub { $shim->hang_dns(1); $relay{'without DNS'}->stop },
 );
 my @kinds = sort keys %fault;
+my %from;	# where the log of each begins, for what is asked of it
 
 # Each kind has an instance; and an instance without the extension is for comparison.
 my %node = map {
@@ -130,6 +131,15 @@ sub cost_of_reading
 	return map { max($_, 0.01) } @cost{sort keys %cost};
 }
 
+# The last lines that the loss of contact brings, where there are two endpoints.
+sub wait_until_told
+{
+	my ($what) = @_;
+	poll_is(5, sub { $node{'without DNS'}->log_count('etcd at "http://\w+\.\S+ cannot be used', $from{'without DNS'}) }, 2,
+		"without DNS, $what: the log has both endpoints");
+	return;
+}
+
 # A line of the elector, but for those about notifiers, which a busy machine starts late.
 my $elector_line = 'etcd_leader elector .*(?:LOG|WARNING|ERROR|FATAL):(?!.*notifiers run)';
 
@@ -228,7 +238,7 @@ $_->value('CREATE EXTENSION etcd_leader') for values %node;
 make_databases();
 $node{$_}->wait_until_leader for @kinds;
 my %cost = map { $_ => [ cost_of_reading($node{$_}) ] } @kinds;
-my %from = map { $_ => $node{$_}->log_size } @kinds;
+%from = map { $_ => $node{$_}->log_size } @kinds;
 break_all();
 for my $kind (@kinds)
 {
@@ -237,6 +247,7 @@ for my $kind (@kinds)
 	# the last line about it
 	poll_ok(5, sub { $node{$kind}->log_count('has no known leader', $from{$kind}) }, "$kind, when it led: the log says that nobody leads");
 }
+wait_until_told('when it led');
 check_life('when it led', \%cost, \%from);
 check_ddl('when it led');
 # "app" of the next round
@@ -254,6 +265,7 @@ for my $kind (@kinds)
 	poll_ok($ttl + 2, sub { $node{$kind}->status->{last_error} }, "$kind, at the start: it has noticed");
 	poll_ok(5, sub { $node{$kind}->log_count('WARNING:  no contact with etcd', $from{$kind}) }, "$kind, at the start: the log says so");
 }
+wait_until_told('at the start');
 check_life('at the start', \%cost, \%from);
 check_ddl('at the start');
 check_stop('smart', 'at the start');

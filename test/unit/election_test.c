@@ -5570,6 +5570,26 @@ test_dropped_in_deletion(void **state)
 	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
 }
 
+/* The same if the key stays on the lease before, as it could not be moved to the one that is revoked. */
+static void
+test_dropped_with_key_on_other_lease(void **state)
+{
+	Instance   *a = join("a");
+	int64_t		lease = a->views[0].lease;
+
+	etcd.term++;
+	etcd.denied = "e/";
+	deliver(a, run_without(a, NULL, "put", TTL_S * SECOND));
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
+	drop_election(a);
+	give_up(a, sent(a, "delete"), false);
+	(void) run_without(a, NULL, NULL, 2 * SECOND);
+	assert_true(exists("e/"));
+	assert_int_equal(key_at(0)->lease, lease);
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
+}
+
 /* An entry is waited for, also without rights and in a dropped election: its key is deleted then. */
 static void
 test_dropped_in_entry(void **state)
@@ -7925,6 +7945,7 @@ main(void)
 		TEST(test_commands_without_rights),
 		TEST(test_resignation_without_right_to_write),
 		TEST(test_campaign_without_rights),
+		TEST(test_dropped_with_key_on_other_lease),
 		TEST(test_dropped_in_entry),
 		TEST(test_campaign_after_denials),
 		TEST(test_ready_put_back_by_others),

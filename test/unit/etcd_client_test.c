@@ -565,6 +565,7 @@ typedef struct Record
 	bool		succeeded;
 	int			nresults;
 	bool		timed_out;
+	bool		endpoint_gone;
 	int64_t		latency_ns;
 } Record;
 
@@ -619,6 +620,7 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 	record->succeeded = answer->succeeded;
 	record->nresults = answer->nresults;
 	record->timed_out = timing->timed_out;
+	record->endpoint_gone = timing->endpoint_gone;
 	record->latency_ns = timing->latency_ns;
 	if (caller->on_answer != NULL)
 		caller->on_answer(caller);
@@ -1268,6 +1270,7 @@ test_no_endpoint(void **state)
 	answer = ask_grant(caller, 1);
 	assert_int_equal(answer->outcome, ETCD_NO_ANSWER);
 	assert_int_equal(answer->endpoint, -1);
+	assert_false(answer->endpoint_gone);
 	open_watches(caller, "a", NULL);
 	assert_int_equal(etcd_client_timeout_ms(caller->client), 0);
 	turn(caller, 0);
@@ -1399,6 +1402,8 @@ test_configure(void **state)
 	WAIT_UNTIL(caller, caller->nanswers == 2);
 	assert_int_equal(caller->answers[1].endpoint, -1);
 	assert_int_equal(caller->answers[1].endpoint_in_use, 0);
+	assert_false(caller->answers[0].endpoint_gone);
+	assert_true(caller->answers[1].endpoint_gone);
 
 	/* the watch stays with its endpoint */
 	open_watches(caller, "unit/a", NULL);
