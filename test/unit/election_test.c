@@ -3201,6 +3201,30 @@ test_left_in_move(void **state)
 	}
 }
 
+/*
+ * An operator deletes the key of the leader and writes it anew, on the same lease.  The
+ * leader, whose watch is silent, does not go on under the token of before.
+ */
+static void
+test_key_written_anew(void **state)
+{
+	Instance   *a = join("a");
+	int64_t		token = a->views[0].token;
+	Version		old = *own_key(a);
+
+	a->watch_silent = true;
+	delete_key(own_key(a));
+	put_key(store_key(old.key)->name, old.value, old.lease);
+	assert_true(own_key(a)->create_revision > token);
+	assert_true(election_verify(a->core, now, 0, 1));
+	deliver(a, sent(a, "read"));
+	assert_false(leads(a));
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_true(a->views[0].token > token);
+	assert_int_equal(a->views[0].token, own_key(a)->create_revision);
+}
+
 /* Contact is lost without the endpoints that are not used, and not before. */
 static void
 test_ignored_endpoints(void **state)
@@ -8152,6 +8176,7 @@ main(void)
 		TEST(test_token_twice),
 		TEST(test_token_of_reentry),
 		TEST(test_moved_name),
+		TEST(test_key_written_anew),
 		TEST(test_left_in_move),
 		TEST(test_key_after_revocation),
 		TEST(test_late_answer_of_entry),
