@@ -1550,6 +1550,9 @@ check_other_key(const Version *version)
 			if (!other->deleted || store_key(other->key)->name.len < strlen(prefix) ||
 				memcmp(store_key(other->key)->name.data, prefix, strlen(prefix)) != 0)
 				continue;
+			/* etcd has put back a key that was deleted when the hand-over was prepared */
+			if (first != NULL && first->key != version->key && first->create_revision <= undone_revision)
+				continue;
 			if (first == NULL || first->key != version->key)
 				fail_run("after a hand-over in %s its target is not the first", election_name(e));
 			else if (other->create_revision > version->create_revision)

@@ -12,7 +12,7 @@ die 'root may write everything' if $> == 0;
 my $ttl   = 3;
 my $etcd  = EtcdLeader::Etcd->new;
 # without what writes of its own accord: that is PostgreSQL's own affair
-my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl },
+my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl, request_timeout => 900 },
 		conf => "logging_collector = off\nautovacuum = off\n") } qw(pg1 pg2);
 my ($pg1, $pg2) = @nodes;
 $_->wait_until_candidate for @nodes;
