@@ -13,7 +13,7 @@ my @nodes = map {
 	EtcdLeader::Instance->create(
 		$_,
 		endpoints => $relay{$_}->url,
-		settings  => { ttl => $ttl },
+		settings  => { ttl => $ttl, request_timeout => 900 },
 		conf      => "track_commit_timestamp = on\nlog_min_messages = error\nlog_min_error_statement = panic\n")
 } qw(pg1 pg2);
 my %node = map { $_->name => $_ } @nodes;
