@@ -106,7 +106,7 @@ elector_count_answer(const EtcdAnswer *answer, const EtcdTiming *timing)
 		stats_count(COUNTER_FAILURES, 1);
 		if (timing->timed_out)
 			stats_count(COUNTER_TIMEOUTS, 1);
-		/* no reason for what comes after a reload that removed the endpoint */
+		/* The failure of an endpoint that a reload has removed explains nothing. */
 		if (!timing->endpoint_gone)
 			elector_note_failure(answer->message);
 	}

@@ -88,8 +88,10 @@ extern void queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyVa
 /* The lease is gone at etcd, with every key that is attached to it. */
 extern void queue_lease_lost(ElectionCore *core, int64_t lost);
 
-/* That lease was revoked on purpose; all leases were. */
+/* etcd has revoked that lease for us.  A key that is on another lease still stands. */
 extern void queue_lease_revoked(ElectionCore *core, int64_t lease);
+
+/* No lease is left, because no election needs one. */
 extern void queue_leases_given_up(ElectionCore *core);
 
 /* core->lease has replaced another lease.  What is known of the keys stays as it is. */

@@ -267,7 +267,7 @@ main(int argc, char **argv)
 	int			option;
 	int			result;
 
-	/* the memory of a run stays for the next one: the kernel would need a fifth of the time */
+	/* the memory of a run stays for the next one: to give it back took a tenth of the time */
 	mallopt(M_MMAP_THRESHOLD, 1 << 24);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	/* a constant seed, so that no hash depends on the machine's random numbers */

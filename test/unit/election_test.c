@@ -5594,7 +5594,7 @@ test_dropped_in_deletion(void **state)
 	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
 }
 
-/* The same if the key stays on the lease before, as it could not be moved to the one that is revoked. */
+/* The same if the key could not be moved to the lease that is revoked, and stands on the one before. */
 static void
 test_dropped_with_key_on_other_lease(void **state)
 {
