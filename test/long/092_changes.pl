@@ -28,8 +28,9 @@ for my $pg (@nodes)
 	poll(20, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_events() WHERE event = 'change'}) }) or die 'no gap at the beginning';
 }
 
-# The events of an instance: [revision, key, does it exist?], or 'gap'.
+# The events of an instance: [revision, key, does it exist?], or a gap with the fault before it.
 my (%told, %after);
+my $fault = 'the start';
 sub collect
 {
 	for my $pg (@nodes)
@@ -38,7 +39,7 @@ sub collect
 		for (@rows)
 		{
 			$after{ $pg->name } = $_->{seq};
-			push @{ $told{ $pg->name } }, defined $_->{key} ? [ @$_{qw(revision key stands)} ] : 'gap' if $_->{event} eq 'change';
+			push @{ $told{ $pg->name } }, defined $_->{key} ? [ @$_{qw(revision key stands)} ] : "gap: $fault" if $_->{event} eq 'change';
 		}
 	}
 	return;
@@ -78,11 +79,12 @@ my $began = now();
 # Signals the elector if there is one.  The server may be in recovery after a crash.
 sub signal_elector { my ($signal, $pg) = @_; return poll(20, sub { my $pid = eval { $pg->elector_pid }; $pid && kill $signal, $pid }) }
 
-# Compacts revisions that etcdctl has received, and instances that are cut off have not.
+# Compacts revisions that etcdctl and pg1 have received, and an instance that is cut off has not.
 sub compact
 {
 	my $revision = ($etcd->post('/v3/kv/range', { key => put_body('w/', '')->{key} }, 1) // return)->{header}{revision};
 	poll(10, sub { ($watch->output =~ /.*"mod_revision":(\d+)/s ? $1 : 0) >= $revision }) or return;
+	poll(10, sub { collect(); my $last = $told{pg1}[-1]; return ref $last && $last->[0] >= $revision }) or return;
 	return $etcd->etcdctl('compact', $revision);
 }
 
@@ -105,9 +107,9 @@ while (grep { $_->alive } @writers)
 	collect();
 	pause(0.2);
 	next if now() < $next;
-	my (undef, $begin, $end, $s) = @{ $faults[ $ended % @faults ] };
-	if ($begun == $ended) { $begin->(); $begun++; $next = now() + $s }
-	else                  { $end->(); $ended++; $next = now() + 2 }
+	my ($name, $begin, $end, $s) = @{ $faults[ $ended % @faults ] };
+	if ($begun == $ended) { $fault = $name; $begin->(); $begun++; $next = now() + $s }
+	else                  { $fault = "after: $name"; $end->(); $ended++; $next = now() + 2 }
 	append_to_file($enough, '') if $ended == @faults;
 }
 $faults[ $ended++ % @faults ][2]->() if $begun > $ended;
@@ -137,12 +139,12 @@ my %loses = (pg1 => qr/(?!)/, pg2 => qr/^pg2 crashes|^a compaction/);
 for my $pg (@nodes)
 {
 	my @told = @{ $told{ $pg->name } };
-	my ($gaps, $last, @wrong) = (0);
+	my ($last, @gaps, @wrong);
 	for my $change (@told)
 	{
 		if (!ref $change)
 		{
-			$gaps++;
+			push @gaps, $change;
 			undef $last;
 			next;
 		}
@@ -156,8 +158,8 @@ for my $pg (@nodes)
 	  or note(scalar @wrong);
 	ok($ends->($pg), $pg->name . ': the last change is announced');
 	my $reasons = 1 + grep { $faults[ $_ % @faults ][0] =~ $loses{ $pg->name } } 0 .. $ended - 1;
-	cmp_ok($gaps, '<=', $reasons, $pg->name . ': no gap without a reason');
-	note($pg->name . ': ' . (@told - $gaps) . " changes, $gaps gaps, at most $reasons with a reason");
+	cmp_ok(scalar(@gaps), '<=', $reasons, $pg->name . ': no gap without a reason') or diag(join "\n", @gaps);
+	note($pg->name . ': ' . (@told - @gaps) . ' changes, ' . @gaps . " gaps, at most $reasons with a reason");
 }
 
 # ---- a flood ------------------------------------------------------------------
@@ -201,7 +203,7 @@ ok($flood->alive, 'the flood lasts as long as the hand-overs');
 $flood->wait($seconds + 30);
 my ($flooded, $took) = $flood->output =~ /^(\d+) in (\S+) s$/ or die 'the flood: ' . $flood->output;
 note("flood: $flooded changes in $took s");
-cmp_ok($flooded / $took, '>', 1500, 'the flood has enough changes in a second');
+cmp_ok($flooded / $took, '>', 1000, 'the flood has enough changes in a second');
 note(sprintf 'hand-over: median %.1f ms (%.1f to %.1f) without, %.1f ms (%.1f to %.1f) with the flood',
 	median(@quiet), (sort { $a <=> $b } @quiet)[ 0, -1 ], median(@busy), (sort { $a <=> $b } @busy)[ 0, -1 ]);
 cmp_ok(median(@busy), '<', median(@quiet) + 100, 'a flood delays no hand-over');
