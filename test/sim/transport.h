@@ -250,7 +250,7 @@ struct Link
 	int64_t		goaway_read_ns; /* when the client has read it; NEVER */
 	bool		floods;			/* frames without end follow the bytes of the pipe */
 	int64_t		flooded_since_ns;	/* the client has read some of them; NEVER */
-	int64_t		turn_ns;		/* of the client, and how much it has read in it */
+	uint64_t	turn;			/* the client's last turn in which it has read, and how much */
 	size_t		turn_size;
 	void	   *exchange;		/* of the client; NULL: released */
 	void	   *session;		/* of the server */
@@ -284,6 +284,9 @@ extern void client_link_made(Link *link, bool good);
 
 /* transport_sim.c: the client has something to do. */
 extern void client_wake(int64_t delay_ns);
+
+/* The number of the client's turns. */
+extern uint64_t nclient_turns;
 
 /* ---- the server ---------------------------------------------------------- */
 
@@ -373,6 +376,7 @@ extern void write_watch_reply(Bytes *out, const WatchReply *reply, int endpoint)
 	SEEN(REACHED_CLIENT_PING, "a PING of the client") \
 	SEEN(REACHED_SERVER_PING, "a PING of the server that is answered") \
 	SEEN(REACHED_FLOOD, "a request on a connection that is flooded") \
+	SEEN(REACHED_NO_MAJORITY, "an answer while the cluster of half of the endpoints is known") \
 	SEEN(REACHED_LEFT_ALONE, "a request to an endpoint that has flooded one") \
 	SEEN(REACHED_VIOLATION, "a client that finds a violation of HTTP/2")
 

@@ -199,9 +199,9 @@ read_flood(Link *link, char *buffer, size_t size)
 static void
 count_read(Link *link, size_t n)
 {
-	if (link->turn_ns != now_ns)
+	if (link->turn != nclient_turns)
 		link->turn_size = 0;
-	link->turn_ns = now_ns;
+	link->turn = nclient_turns;
 	link->turn_size += n;
 	if (link->turn_size > MAX_TURN_SIZE)
 		fail_run("link %d: a turn of the client reads %zu bytes", link->number, link->turn_size);

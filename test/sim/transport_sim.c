@@ -86,6 +86,7 @@ static bool at_rest;			/* nothing is asked or changed any more */
 static bool is_strict;			/* every request succeeds */
 static int64_t turn_due_ns;		/* NEVER: none is planned */
 static uint64_t turn_number;
+uint64_t	nclient_turns;
 static int	nidle;
 static int64_t last_turn_ns;
 static uint64_t progress;		/* counts callbacks */
@@ -206,6 +207,7 @@ turn(void *subject, uint64_t number)
 	if (number != turn_number || client == NULL)
 		return;
 	turn_due_ns = NEVER;
+	nclient_turns++;
 	etcd_client_socket_ready(client, 0, 0);
 	etcd_client_process(client);
 	check_turn();
@@ -339,7 +341,10 @@ check_no_answer(int number, const char *message)
 {
 	const Asked *request = &asked[number];
 
-	if (says(message, "refused the stream"))
+	/* its answer is not used; the message goes on with why another endpoint tells no cluster */
+	if (says(message, "more than half must"))
+		reach(REACHED_NO_MAJORITY);
+	else if (says(message, "refused the stream"))
 	{
 		/* those beyond a GOAWAY are not known to servers */
 		if (goaway_read_ns < request->made_ns)
