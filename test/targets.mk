@@ -32,14 +32,14 @@ try:
 
 test:
 	test/setup --test
-	$(MAKE) -s all WERROR=-Werror
+	$(MAKE) -s $(PARALLEL) all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run
 
 # The tests that need minutes each.
 long:
 	test/setup --long
-	$(MAKE) -s all WERROR=-Werror
+	$(MAKE) -s $(PARALLEL) all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run long
 
@@ -47,7 +47,7 @@ long:
 # their packages are too large for `make test`.
 page prometheus:
 	test/setup --$@
-	$(MAKE) -s all WERROR=-Werror
+	$(MAKE) -s $(PARALLEL) all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run $@/001_$@.pl
 
@@ -59,7 +59,7 @@ chaos:
 	test/setup --test
 	test/chaos/check_test
 	test/chaos/growth_test
-	$(MAKE) -s all WERROR=-Werror
+	$(MAKE) -s $(PARALLEL) all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) PG_CONFIG=$(PG_CONFIG) PROVE_FLAGS=-v test/run chaos/chaos.pl
 

@@ -94,6 +94,8 @@ undisturbed("etcd's leader changes", sub {
 			$etcd->$how($leader);
 			pause($how eq 'kill' ? 2 : 8);
 			$how eq 'kill' ? $etcd->start($leader) : $etcd->thaw($leader);
+			# or the next round would leave one of three
+			$etcd->wait_until_serving;
 		}
 		poll(10, sub { my $l = $etcd->leader; defined $l && $l != $leader }) or fail("$how: etcd has another leader");
 		pause(2);
