@@ -362,6 +362,8 @@ dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 			transfer_receive(core, now_ns, facts);
 			break;
 		case OP_PATRONI_READ:
+			patroni_receive(core, now_ns, facts);
+			break;
 		case OP_TIME_TO_LIVE:
 			patroni_receive(core, now_ns, facts);
 			rival_receive(core, now_ns, facts);

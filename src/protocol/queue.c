@@ -180,8 +180,6 @@ queue_abandon_key(ElectionCore *core, Election *e)
 void
 queue_deny(ElectionCore *core, Election *e)
 {
-	bool		may_stand = may_have_key(e) || e->own.is_abandoned;
-
 	if (is_queued(e))
 		queue_leave(core, e, ELECTION_REASON_PERMISSION_DENIED);
 	else
@@ -192,10 +190,13 @@ queue_deny(ElectionCore *core, Election *e)
 	}
 	e->place.seen_revision = 0;
 
-	/* No command waits for the rights.  What it asked for goes on. */
+	/*
+	 * No command waits for the rights.  What it asked for goes on.  A resignation that
+	 * waits knows of no read without the key: somebody may have put the key elsewhere.
+	 */
+	publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 	if (e->wanted || request_is_under_way(core, OP_ENTER, slot_bit(core, e)))
 	{
-		publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 		publish_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
 		return;
 	}
@@ -204,8 +205,6 @@ queue_deny(ElectionCore *core, Election *e)
 	 * Nobody waits for the rights to an election that is not in the settings any more.
 	 * What may stand there ends with its lease, see free_slot().
 	 */
-	if (may_stand)
-		publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 	queue_begin_without_key(core, e);
 }
 

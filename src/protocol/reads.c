@@ -15,6 +15,7 @@
 #include "queue.h"
 #include "reads.h"
 #include "requests.h"
+#include "rival_lease.h"
 
 /* The most ranges of an election: own key, predecessor or last key, leader. */
 #define OWN_NRANGES			3
@@ -516,6 +517,7 @@ read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 			verify_again(facts->op, e);	/* it is void (EPOCH) */
 		if (learn_facts(core, now_ns, e, facts))
 			confirmed |= slot_bit(core, e);
+		rival_confirm(core, facts, e);
 		read_finish(core, facts->op, e);
 	}
 	return confirmed;

@@ -10,6 +10,11 @@
  * (Promote() in etcd's lessor.go).  So two extensions in one term show that the owner is
  * alive.
  *
+ * The term in an answer is the term of the entry that the member has applied last (setTerm()
+ * in etcd's server.go), and the time to live is that of etcd's leader.  A member that lags
+ * tells an old term.  So a read has to follow: the member answers it when it has applied
+ * what was committed, and then the term is still the same.
+ *
  *-------------------------------------------------------------------------
  */
 #include "publish.h"
@@ -98,9 +103,7 @@ receive(ElectionCore *core, int64_t now_ns, const Facts *facts, Election *e)
 	if (facts->kind != FACTS_ANSWER || facts->ttl_s < 0 || facts->ttl_s > facts->granted_ttl_s)
 		return;
 	learn_time_to_live(core, &e->rival, now_ns, facts);
-	if (e->rival.nextensions >= MIN_EXTENSIONS && rival_leads(core, e) &&
-		e->leader.lease == e->rival.lease)
-		rival_refuse(core, e);
+	e->read_wanted |= e->rival.nextensions >= MIN_EXTENSIONS;
 }
 
 void
@@ -111,6 +114,16 @@ rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		if (e->rival.lease == facts->op->lease)
 			receive(core, now_ns, facts, e);
 	}
+}
+
+void
+rival_confirm(ElectionCore *core, const Facts *facts, Election *e)
+{
+	const Rival *r = &e->rival;
+
+	if (r->nextensions >= MIN_EXTENSIONS && facts->op->sent_ns >= r->answered_ns &&
+		facts->term == r->term && rival_leads(core, e) && e->leader.lease == r->lease)
+		rival_refuse(core, e);
 }
 
 /* ---- what is due ------------------------------------------------------------ */

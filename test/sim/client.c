@@ -52,10 +52,10 @@ typedef struct Exchange
 	bool		held;			/* is kept while the link is cut, and not lost */
 	Fate		fate;
 	int64_t		sent_ns;
-	const EtcdRequest *unwritten;	/* NULL: its bytes are in body */
-	char	   *body;
+	const EtcdRequest *sent;	/* as the core has sent it */
+	char	   *body;			/* NULL: it passes as a structure */
 	size_t		len;
-	EtcdRequest request;		/* as the gateway has decoded it */
+	EtcdRequest request;		/* as the gateway has decoded it, if it has come there */
 	bool		read;
 	bool		reads_only;
 	bool		is_second;		/* the second of two that were sent for one request */
@@ -194,7 +194,7 @@ take_answer(Exchange *exchange, EtcdAnswer *answer)
 		twin->told = true;
 	if (twin != NULL && exchange->is_second && answer->endpoint >= 0)
 		use_endpoint(in, answer->endpoint);
-	checker_answered(in, exchange->id, &exchange->request, exchange->read, answer);
+	checker_answered(in, exchange->id, exchange->sent, exchange->read, answer);
 	election_receive(in->core, instance_now(in), exchange->id, answer);
 	etcd_free_answer(answer);
 }
@@ -257,7 +257,7 @@ take_lateness(void *subject)
 	twin->id = late->id;
 	twin->kind = late->kind;
 	twin->endpoint = (late->endpoint + 1) % in->client.nendpoints;
-	twin->unwritten = late->unwritten;
+	twin->sent = late->sent;
 	twin->body = late->body;
 	twin->len = late->len;
 	twin->reads_only = true;
@@ -343,8 +343,8 @@ request_arrives(void *subject, uint64_t tag)
 	if (!exchange->read)
 	{
 		exchange->read = true;
-		if (exchange->unwritten != NULL)
-			exchange->request = *exchange->unwritten;
+		if (exchange->body == NULL)
+			exchange->request = *exchange->sent;
 		else if (!gateway_read_request(etcd_request_path(ETCD_JSON, exchange->kind), exchange->body,
 									   exchange->len, &exchange->request))
 			return;
@@ -401,9 +401,8 @@ client_send(Instance *in, uint64_t id, const EtcdRequest *request)
 	exchange->kind = request->kind;
 	exchange->endpoint = in->client.endpoint;
 	exchange->reads_only = reads_only(request);
-	if (passes_structures)
-		exchange->unwritten = gateway_copy_request(request);
-	else
+	exchange->sent = gateway_copy_request(request);
+	if (!passes_structures)
 	{
 		char	   *body = etcd_encode_request(ETCD_JSON, request, &exchange->len);
 

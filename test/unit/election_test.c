@@ -5614,6 +5614,29 @@ test_dropped_with_key_on_other_lease(void **state)
 	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
 }
 
+/*
+ * etcd denies the revocation of a lease while the key is on it, and an operator puts the key
+ * off the lease.  Without rights the instance cannot see that the key stands, and does not
+ * say that it has resigned.
+ */
+static void
+test_dropped_with_key_on_no_lease(void **state)
+{
+	Instance   *a = join("a");
+	Version		old = *own_key(a);
+
+	etcd.denied = "e/";
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	deliver(a, sent(a, "revoke"));
+	drop_election(a);
+	put_key(store_key(old.key)->name, old.value, 0);
+	(void) run_without(a, NULL, NULL, 2 * TTL_S * SECOND);
+	assert_true(exists("e/"));
+	assert_string_equal(a->views[0].name, "");
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
+}
+
 /* An entry is waited for, also without rights and in a dropped election: its key is deleted then. */
 static void
 test_dropped_in_entry(void **state)
@@ -7478,14 +7501,23 @@ start_asker(uint32_t timeline)
 }
 
 static void
-tell_life(Instance *in, Message *m, int64_t ttl_s)
+tell_life_in(Instance *in, Message *m, int64_t ttl_s, uint64_t term)
 {
 	m->answer = (EtcdAnswer) {
 		.outcome = ETCD_ANSWERED, .lease = m->request.lease, .ttl_s = ttl_s,
 		.granted_ttl_s = TTL_S, .header = etcd_header()
 	};
+	m->answer.header.raft_term = term;
 	m->executed = true;
 	deliver(in, m);
+}
+
+/* And answers the read that may follow. */
+static void
+tell_life(Instance *in, Message *m, int64_t ttl_s)
+{
+	tell_life_in(in, m, ttl_s, etcd.term);
+	answer_but(in, "time to live");
 }
 
 /* Answers the next question. */
@@ -7551,6 +7583,40 @@ test_signs_of_life(void **state)
 		assert_int_equal(b->timelines.refused, cases[c].is_alive ? 2 : 0);
 		assert_int_equal(b->views[0].state, cases[c].is_alive ? ELECTION_SECOND_PRIMARY : ELECTION_JOINING);
 	}
+}
+
+/*
+ * A member that lags tells an old term: each extension is of a new leader of etcd.  The read
+ * that follows shows that, unless it was sent before the last answer.
+ */
+static void
+test_life_in_old_term(void **state)
+{
+	Instance   *b;
+	Message    *question;
+	Message    *read;
+
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	b = start_asker(2);
+	tell_next_life(b, 4);
+	tell_next_life(b, 4);
+	question = run_until_sent(b, "time to live");
+	assert_true(election_verify(b->core, now, 0, 1));
+	read = sent(b, "read");
+	execute(read);
+	now += MS;
+	tell_life_in(b, question, 4, 2);
+	deliver(b, read);
+	assert_int_equal(b->timelines.refused, 0);
+	etcd.term = 4;
+	answer_but(b, "time to live");
+	assert_int_equal(b->timelines.refused, 0);
+	for (int i = 0; i < 3; i++)
+	{
+		assert_int_equal(b->timelines.refused, 0);
+		tell_next_life(b, 4);
+	}
+	assert_int_equal(b->timelines.refused, 2);
 }
 
 /* The lease of a dead primary runs out.  Meanwhile the settings change, and what the margin covers. */
@@ -7970,6 +8036,7 @@ main(void)
 		TEST(test_resignation_without_right_to_write),
 		TEST(test_campaign_without_rights),
 		TEST(test_dropped_with_key_on_other_lease),
+		TEST(test_dropped_with_key_on_no_lease),
 		TEST(test_dropped_in_entry),
 		TEST(test_campaign_after_denials),
 		TEST(test_ready_put_back_by_others),
@@ -8192,6 +8259,7 @@ main(void)
 		TEST(test_one_question_for_two_elections),
 		TEST(test_questions_for_two_primaries),
 		TEST(test_life_of_one_of_two_leaders),
+		TEST(test_life_in_old_term),
 		TEST(test_no_life_by_other_settings),
 		TEST(test_questions_become_rare),
 		TEST(test_life_of_next_rival),
