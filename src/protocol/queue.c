@@ -191,8 +191,8 @@ queue_deny(ElectionCore *core, Election *e)
 	e->place.seen_revision = 0;
 
 	/*
-	 * No command waits for the rights.  What it asked for goes on.  A resignation that
-	 * waits knows of no read without the key: somebody may have put the key elsewhere.
+	 * No command waits for the rights.  What it asked for goes on.  No read has shown that
+	 * the key is gone: somebody may have put it on another lease.
 	 */
 	publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 	if (e->wanted || request_is_under_way(core, OP_ENTER, slot_bit(core, e)))

@@ -13,7 +13,10 @@
 /* The answer to a question about a leader's lease.  There may be none, or a refusal. */
 extern void rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
-/* The answer to a read of an election: whether what is known of its leader's lease is of one term. */
+/*
+ * The answer to a read of an election.  If it has the term of the extensions that were seen,
+ * the other primary is alive.
+ */
 extern void rival_confirm(ElectionCore *core, const Facts *facts, Election *e);
 
 /* Leaves what must be left, enters what may be entered again, and asks what is due. */
