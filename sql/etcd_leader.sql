@@ -78,7 +78,7 @@ SELECT election, node, role, is_leader, leader, fencing_token, leader_since, val
        lease_id, key, create_revision, state, endpoint, connected, last_contact,
        last_error IS NOT NULL AS has_error, last_error_at <= clock_timestamp() AS has_error_at
 FROM etcd_leader_status;
-SELECT item, subject, severity, problem LIKE 'no contact with etcd, so this instance does not lead: %' AS has_problem,
+SELECT item, subject, severity, problem LIKE 'no contact with etcd, so this instance cannot become or stay leader: %' AS has_problem,
        hint, since <= clock_timestamp() AS has_since
 FROM etcd_leader_problems;
 SELECT requests > 0 AS requests, failures > 0 AS failures, timeouts, leases_granted, keepalives,

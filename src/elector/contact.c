@@ -130,10 +130,10 @@ elector_judge_contact(void)
 		return patient_until_ns;
 	if (contact.last_failure[0] == '\0')
 		problem_begin(PROBLEM_CONTACT, "", PROBLEM_LASTS, NULL,
-					  "no contact with etcd, so this instance does not lead");
+					  "no contact with etcd, so this instance cannot become or stay leader");
 	else
 		problem_begin(PROBLEM_CONTACT, "", PROBLEM_LASTS, NULL,
-					  "no contact with etcd, so this instance does not lead: %s",
+					  "no contact with etcd, so this instance cannot become or stay leader: %s",
 					  contact.last_failure);
 	return PG_INT64_MAX;
 }

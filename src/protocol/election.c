@@ -123,6 +123,10 @@
 #include "rival_lease.h"
 #include "watch.h"
 
+/* In this number of tries of a denied put, that number reads the other elections, too. */
+#define TRIES				16
+#define TRIES_WITH_OTHERS	4
+
 /* ---- contact ------------------------------------------------------------- */
 
 /* etcd has answered. */
@@ -226,11 +230,11 @@ static void
 discard_history(ElectionCore *core)
 {
 	queue_guard_against_restore(core);
+	core->cluster_id = 0;
 	for_each_election(core, e)
 		queue_discard(core, e);
 	memset(core->ops, 0, sizeof(core->ops));
 	lease_discard(core);
-	core->cluster_id = 0;
 	core->term_seen = 0;
 	core->max_revision = 0;
 	core->stale_since_ns = 0;
@@ -294,7 +298,8 @@ learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t rev
 
 /*
  * A put of an own key was denied.  If it was denied before, and a read of the election
- * alone was answered since, the right to another key on the lease is missing.
+ * alone was answered since, the right to another key on the lease may be missing.  The
+ * other elections are not read at each try, as the missing right may be another one.
  */
 static uint32_t
 find_others_on_lease(const ElectionCore *core, const Op *op)
@@ -307,7 +312,8 @@ find_others_on_lease(const ElectionCore *core, const Op *op)
 	for_each_election(core, e)
 	{
 		if ((op->slots & slot_bit(core, e)) != 0)
-			is_denied_again = e->failures > 0 && !e->is_read_alone;
+			is_denied_again = e->failures > 0 && e->failures % TRIES < TRIES_WITH_OTHERS &&
+				!e->is_read_alone;
 		else if (is_queued(e))
 			others |= slot_bit(core, e);
 	}

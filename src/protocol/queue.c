@@ -584,6 +584,8 @@ queue_discard(ElectionCore *core, Election *e)
 {
 	leadership_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
 	transfer_end(core, e, ELECTION_FAILED);
+	/* No answer has shown that the key is gone. */
+	publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 	e->place.seen_revision = 0;
 	e->leader.mod_revision = 0;
 	e->own.key[0] = '\0';

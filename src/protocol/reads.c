@@ -184,7 +184,7 @@ send_read(ElectionCore *core, int64_t now_ns, uint32_t slots, const Renewal *ren
 
 		if ((slots & slot_bit(core, e)) == 0)
 			continue;
-		ordered |= may_lead(e);
+		ordered |= may_lead(e) || rival_awaits_read(e);
 		if (e->is_read_alone)
 			alone = e;
 		read_take_up(op, e);

@@ -12,8 +12,9 @@
  *
  * The term in an answer is the term of the entry that the member has applied last (setTerm()
  * in etcd's server.go), and the time to live is that of etcd's leader.  A member that lags
- * tells an old term.  So a read has to follow: the member answers it when it has applied
- * what was committed, and then the term is still the same.
+ * tells an old term.  So a read has to follow, which raft's log orders: the member answers
+ * it when it has applied what was committed, and then the term is still the same.  (A read
+ * that is not ordered may be stale, etcd #20418.)
  *
  *-------------------------------------------------------------------------
  */
@@ -103,7 +104,7 @@ receive(ElectionCore *core, int64_t now_ns, const Facts *facts, Election *e)
 	if (facts->kind != FACTS_ANSWER || facts->ttl_s < 0 || facts->ttl_s > facts->granted_ttl_s)
 		return;
 	learn_time_to_live(core, &e->rival, now_ns, facts);
-	e->read_wanted |= e->rival.nextensions >= MIN_EXTENSIONS;
+	e->read_wanted |= rival_awaits_read(e);
 }
 
 void
@@ -116,12 +117,18 @@ rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	}
 }
 
+bool
+rival_awaits_read(const Election *e)
+{
+	return e->rival.nextensions >= MIN_EXTENSIONS;
+}
+
 void
 rival_confirm(ElectionCore *core, const Facts *facts, Election *e)
 {
 	const Rival *r = &e->rival;
 
-	if (r->nextensions >= MIN_EXTENSIONS && facts->op->sent_ns >= r->answered_ns &&
+	if (rival_awaits_read(e) && facts->ordered && facts->op->sent_ns >= r->answered_ns &&
 		facts->term == r->term && rival_leads(core, e) && e->leader.lease == r->lease)
 		rival_refuse(core, e);
 }

@@ -13,8 +13,11 @@
 /* The answer to a question about a leader's lease.  There may be none, or a refusal. */
 extern void rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
+/* Were extensions of the lease seen that an ordered read has to confirm? */
+extern bool rival_awaits_read(const Election *e);
+
 /*
- * The answer to a read of an election.  If it has the term of the extensions that were seen,
+ * The answer to a read of an election.  If it is ordered, and has the term of the extensions that were seen,
  * the other primary is alive.
  */
 extern void rival_confirm(ElectionCore *core, const Facts *facts, Election *e);

@@ -1232,9 +1232,12 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 			wrong = (ticket->kind != TICKET_RESIGN && ticket->kind != TICKET_TRANSFER) || view->deadline_ns == 0;
 			break;
 		case ELECTION_NO_CONTACT:
-			/* or the rights were missing while it waited; the instance may have been stopped since */
+			/*
+			 * or the history has changed, or the rights were missing while it waited; the
+			 * instance may have been stopped since
+			 */
 			wrong = ticket->kind == TICKET_VERIFY ||
-				(watchmen[in->number].connected &&
+				(watchmen[in->number].connected && election_cluster_id(in->core) != 0 &&
 				 !rights_missed_since(election_number(view->name),
 									  ticket->since_ns - 2 * plan_longest_ttl_s() * SECOND));
 			break;

@@ -174,8 +174,8 @@ my $token = $pg->token;
 # ---- the elector, and the cause of a loss ----
 {
 	my $log = $pg->log_size;
-	try('no contact', item => 'contact', subject => '', severity => 'error', text => qr/^no contact with etcd, so this instance does not lead: /,
-		begins => 'no contact with etcd, so this instance does not lead: ',
+	try('no contact', item => 'contact', subject => '', severity => 'error', text => qr/^no contact with etcd, so this instance cannot become or stay leader: /,
+		begins => 'no contact with etcd, so this instance cannot become or stay leader: ',
 		make => sub { $etcd->freeze($_) for $etcd->all }, mend => sub { $etcd->thaw($_) for $etcd->all });
 	is($pg->log_count('DETAIL:  The reason is "lease_expired": (?:no answer from|could not connect to) etcd at ', $log), 1, 'the log has the cause of the loss');
 	$pg->wait_until_leader;

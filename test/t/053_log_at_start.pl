@@ -35,9 +35,9 @@ for my $i (0 .. $#nodes)
 {
 	my ($what, undef, $detail, $hint) = @{ $mistakes[$i] };
 	my $node = $nodes[$i];
-	poll_ok(20, sub { $node->log_count('WARNING:  no contact with etcd, so this instance does not lead: ') }, "$what: the log says so");
+	poll_ok(20, sub { $node->log_count('WARNING:  no contact with etcd, so this instance cannot become or stay leader: ') }, "$what: the log says so");
 	my ($text) = slurp_file($node->logfile) =~ /(WARNING:  no contact with etcd[^\n]*\n[^\n]*HINT:  [^\n]*\n)/;
-	like($text, qr/does not lead: .*$detail/, "$what: with the last error");
+	like($text, qr/become or stay leader: .*$detail/, "$what: with the last error");
 	like($text, qr/HINT:  .*$hint/, "$what: and what to do");
 }
 pause(1);

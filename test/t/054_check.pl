@@ -73,7 +73,7 @@ sub is_fine
 }
 
 # An endpoint cannot be used: its own problem, or the lack of contact.
-my $fails = qr/(?:endpoint|contact)\|[^|]*\|(?:warning|error)\|(?:etcd at "[^"]+" cannot be used|no contact with etcd, so this instance does not lead): /;
+my $fails = qr/(?:endpoint|contact)\|[^|]*\|(?:warning|error)\|(?:etcd at "[^"]+" cannot be used|no contact with etcd, so this instance cannot become or stay leader): /;
 
 # ---- a good set-up ----
 {

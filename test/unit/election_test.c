@@ -3891,6 +3891,31 @@ count_requests(bool denies_writes_only, bool denies_leases, int ttl_s, int nendp
 	assert_in_range(a->nsent - nsent, 2, 200);
 }
 
+/*
+ * The right to enter one election is missing, and the instance leads three others.  It does
+ * not read all of them at each try.
+ */
+static void
+test_requests_without_right_to_enter(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int			nsent;
+
+	for (int i = 1; i < 3; i++)
+		snprintf(a->config.elections[i], sizeof(a->config.elections[i]), "g/%d", i);
+	a->config.nelections = 3;
+	election_configure(a->core, now, &a->config);
+	run_for(3 * SECOND);
+	etcd.denied = "f/";
+	etcd.denies_writes_only = true;
+	strcpy(a->config.elections[a->config.nelections++], "f");
+	election_configure(a->core, now, &a->config);
+	lead_on(a, 10 * SECOND);
+	nsent = a->nsent;
+	lead_on(a, 30 * SECOND);
+	assert_in_range(a->nsent - nsent, 60, 190);
+}
+
 static void
 test_requests_without_rights(void **state)
 {
@@ -6339,6 +6364,27 @@ test_lease_failures_are_forgotten(void **state)
 	}
 }
 
+/* HISTORY: a resignation whose deletion has no answer is not done. */
+static void
+test_resignation_in_other_history(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	a->config.nendpoints = 3;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	assert_true(election_verify(a->core, now, 0, 2));
+	etcd.term--;
+	deliver(a, sent(a, "read"));
+	now += TTL_S * SECOND + MS;
+	assert_false(a->has_replied[1]);
+	deliver(a, sent(a, "read"));
+	assert_int_equal(election_cluster_id(a->core), 0);
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
+}
+
 /* Nothing is revoked in another etcd that was granted in the one before. */
 static void
 test_retired_of_other_history(void **state)
@@ -7609,6 +7655,7 @@ test_life_in_old_term(void **state)
 	deliver(b, read);
 	assert_int_equal(b->timelines.refused, 0);
 	etcd.term = 4;
+	assert_true(is_ordered(sent(b, "read")));
 	answer_but(b, "time to live");
 	assert_int_equal(b->timelines.refused, 0);
 	for (int i = 0; i < 3; i++)
@@ -7616,6 +7663,27 @@ test_life_in_old_term(void **state)
 		assert_int_equal(b->timelines.refused, 0);
 		tell_next_life(b, 4);
 	}
+	assert_int_equal(b->timelines.refused, 2);
+}
+
+/* A read of one election alone is not ordered, and may be stale: it shows no term. */
+static void
+test_life_by_stale_read(void **state)
+{
+	Instance   *b;
+
+	put_rival("e/63.71.1.pg", "a", 0x63);
+	b = start_asker(2);
+	tell_next_life(b, 4);
+	tell_next_life(b, 4);
+	tell_life_in(b, run_until_sent(b, "time to live"), 4, etcd.term);
+	etcd.denied = "e/";
+	deliver(b, sent(b, "read"));
+	etcd.denied = NULL;
+	assert_false(is_ordered(run_until_sent(b, "read")));
+	answer_but(b, "time to live");
+	assert_int_equal(b->timelines.refused, 0);
+	run_for(TTL_S * SECOND);
 	assert_int_equal(b->timelines.refused, 2);
 }
 
@@ -8080,6 +8148,7 @@ main(void)
 		TEST(test_read_answered_beside_failure),
 		TEST(test_remember_again),
 		TEST(test_history_once),
+		TEST(test_resignation_in_other_history),
 		TEST(test_key_tells_owner),
 		TEST(test_second_primary),
 		TEST(test_promoted_after_loss),
@@ -8147,6 +8216,7 @@ main(void)
 		TEST(test_absence_before_entry),
 		TEST(test_no_rights_restored),
 		TEST(test_requests_without_rights),
+		TEST(test_requests_without_right_to_enter),
 		TEST(test_key_on_retired_lease),
 		TEST(test_observer_without_rights),
 		TEST(test_idle_requests),
@@ -8260,6 +8330,7 @@ main(void)
 		TEST(test_questions_for_two_primaries),
 		TEST(test_life_of_one_of_two_leaders),
 		TEST(test_life_in_old_term),
+		TEST(test_life_by_stale_read),
 		TEST(test_no_life_by_other_settings),
 		TEST(test_questions_become_rare),
 		TEST(test_life_of_next_rival),
