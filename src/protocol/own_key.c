@@ -88,6 +88,7 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 	const Op   *op = facts->op;
 	int64_t		create_revision = facts->revision;
 	int64_t		mod_revision = facts->revision;
+	int64_t		lease = op->lease;
 	EtcdBytes	value = bytes_of(op->value);
 	bool		adopt = true;
 
@@ -106,7 +107,8 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 		create_revision = kv->create_revision;
 		mod_revision = kv->mod_revision;
 		value = kv->value;
-		adopt = kv->lease == op->lease;
+		lease = kv->lease;
+		adopt = lease == op->lease;
 	}
 	/* an earlier key: the answer is late (FINAL), or etcd was put back */
 	adopt &= create_revision > e->own.min_create_revision;
@@ -118,7 +120,7 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 	}
 	/* Left meanwhile, or a key that is not to be believed (FINAL). */
 	if (e->state != ELECTION_JOINING || !adopt)
-		queue_leave_with_key(core, e, create_revision);
+		queue_leave_with_key(core, e, create_revision, lease);
 	else
 		queue_learn_entry(core, e, create_revision, mod_revision, value);
 }
@@ -172,8 +174,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	if (kv)
 	{
 		/* It was created again, by an entry that we had given up. */
-		e->own.create_revision = kv->create_revision;
-		e->own.is_abandoned = false;
+		queue_leave_with_key(core, e, kv->create_revision, kv->lease);
 		e->failures = 0;
 		return;
 	}

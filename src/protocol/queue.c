@@ -159,11 +159,12 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 
 /* Deletes a key that may have been entered by a request that was given up. */
 void
-queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
+queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision, int64_t lease)
 {
 	if (e->own.create_revision != create_revision)
 		e->own.is_abandoned = false;
 	e->own.create_revision = create_revision;
+	e->own.lease = lease;
 	e->state = ELECTION_LEAVING;
 	publish_view(core, e);
 }
@@ -379,7 +380,7 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	 * perhaps after a deletion (FINAL).
 	 */
 	if (kv)
-		queue_leave_with_key(core, e, kv->create_revision);
+		queue_leave_with_key(core, e, kv->create_revision, kv->lease);
 	else if (e->state == ELECTION_LEAVING &&
 			 (e->own.create_revision == 0 ||
 			  (e->own.is_abandoned && revision >= e->own.create_revision)) &&

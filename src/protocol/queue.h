@@ -36,8 +36,9 @@ extern void queue_learn_entry(ElectionCore *core, Election *e, int64_t create_re
  */
 extern void queue_leave(ElectionCore *core, Election *e, ElectionReason reason);
 
-/* Deletes a key that may have been entered by a request that was given up. */
-extern void queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision);
+/* Deletes a key, which is on that lease, and which a request that was given up may have entered. */
+extern void queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision,
+								 int64_t lease);
 
 /*
  * The own key may exist, and etcd denies its deletion.  It ends with its lease, so that

@@ -6041,6 +6041,41 @@ test_revocation_in_move(void **state)
 	}
 }
 
+/* The lease of before is revoked while the entry on the next one is given up: that key is deleted. */
+static void
+test_revocation_of_other_lease(void **state)
+{
+	Instance   *a = lead_two();
+	int64_t		before = a->views[0].lease;
+	Message    *read;
+	Message    *enter;
+
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
+	a->config.ttl_s = TTL_S + 1;
+	election_configure(a->core, now, &a->config);
+	deliver(a, sent(a, "grant"));
+	deliver(a, sent(a, "put"));
+	deliver(a, sent(a, "delete"));
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	now += MS;
+	assert_true(election_verify(a->core, now, 1, 3));
+	deliver(a, sent(a, "read"));
+	now += 100 * MS;
+	election_tick(a->core, now);
+	enter = sent(a, "enter");
+	assert_int_not_equal(enter->request.success[0].lease, before);
+	assert_true(election_resign(a->core, now, 0, false, 0, 2));
+	read = sent(a, "read");
+	execute(read);
+	deliver(a, enter);
+	deliver(a, sent_revoke(a, before));
+	deliver(a, read);
+	assert_false(a->has_replied[2]);
+	answer_all();
+	assert_int_equal(a->replied[2], ELECTION_DONE);
+	assert_false(exists("e/"));
+}
+
 /* The TTL is the one that etcd has granted, but not more than was asked for. */
 static void
 test_granted_ttl(void **state)
@@ -8121,6 +8156,7 @@ main(void)
 		TEST(test_held_back_until),
 		TEST(test_revocation_lost),
 		TEST(test_revocation_in_move),
+		TEST(test_revocation_of_other_lease),
 		TEST(test_granted_ttl),
 		TEST(test_lease_id),
 		TEST(test_lease_of_others),
