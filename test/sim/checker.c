@@ -419,8 +419,9 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 		end_overlap(in, old);
 	if (view->has_leader)
 	{
+		/* what it saw while it led may be from before the TTL was shortened */
 		if (view->leader_until_ns != old->leader_until_ns)
-			told->ttl_ns = in->config.ttl_s * SECOND;
+			told->ttl_ns = (leads(old) ? plan_longest_ttl_s() : in->config.ttl_s) * SECOND;
 		if (view->leader_until_ns != old->leader_until_ns || !old->has_leader ||
 			view->leader_revision != old->leader_revision || strcmp(view->leader, old->leader) != 0)
 			check_shown_leader(in, slot);
