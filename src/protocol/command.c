@@ -54,10 +54,11 @@ static void
 configure_election(ElectionCore *core, Election *e, bool first, bool renamed)
 {
 	int			configured = find_configured(&core->config, e->name);
+	bool		was_wanted = e->wanted && !first;
 
 	e->wanted = configured >= 0;
-	/* a resumed election does not know yet */
-	if (first && e->wanted)
+	/* an election that was resumed does not know yet, and one that comes back may not */
+	if (e->wanted && !was_wanted)
 	{
 		e->stay_out = core->config.stay_out[configured];
 		e->rival.timelines = core->config.timelines[configured];
@@ -232,6 +233,7 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 	{
 		e->commands.proclaim_ticket = ticket;
 		copy_string(e->own.wanted_value, value, sizeof(e->own.wanted_value));
+		e->commands.proclaim_from_id = core->next_id;	/* a put under way was sent before */
 		e->own.must_put_value = true;
 		e->retry_ns = 0;
 		if (!core->connected)

@@ -354,6 +354,7 @@ typedef struct Commands
 	uint64_t	resign_ticket;
 	uint64_t	campaign_ticket;
 	uint64_t	proclaim_ticket;
+	uint64_t	proclaim_from_id;	/* the put that carries it out has this id, or a later one */
 	uint64_t	verify_ticket;
 	uint64_t	verify_id;		/* of the read that verifies; 0: to be sent */
 } Commands;

@@ -1214,8 +1214,10 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 		case ELECTION_DONE:
 			break;
 		case ELECTION_NOTHING_TO_DO:
+			/* its deadline may have passed in the drain of a resignation before */
 			wrong = ticket->kind == TICKET_PROCLAIM ||
-				(ticket->kind == TICKET_RESIGN && ticket->create_revision != 0);
+				(ticket->kind == TICKET_RESIGN && ticket->create_revision != 0 &&
+				 view->state != ELECTION_LEAVING);
 			break;
 		case ELECTION_NOT_ELIGIBLE:
 			wrong = ticket->kind != TICKET_CAMPAIGN || in->config.eligible;

@@ -44,7 +44,7 @@ static bool has_systems;
 static uint32_t newest[NSYSTEMS + 1];
 static int	first_system[MAX_ELECTIONS];	/* of the primary that has the first key; 0: none has */
 static uint32_t led[NSYSTEMS + 1][MAX_ELECTIONS];	/* the latest timeline that has led */
-static bool abandoned_led[MAX_ELECTIONS];	/* a key of a process that had ended has been the first */
+static bool abandoned_led[MAX_ELECTIONS];	/* a key has been the first that is_abandoned() */
 static struct
 {
 	int64_t		lease;
@@ -265,16 +265,31 @@ primaries_published(const Instance *in, int slot, const ElectionView *old)
 		fail_run("%s leads %s, though it is a second primary", in->name, view->name);
 }
 
-/* Has the process ended that has made this key?  Its name has the lease that it began on. */
+/* Does the instance delete its key of that election?  Without rights, it cannot. */
 static bool
-is_abandoned(const char *name)
+is_leaving(const Instance *in, int e)
+{
+	for (int slot = 0; slot < plan.slots; slot++)
+	{
+		if (strcmp(in->views[slot].name, election_name(e)) == 0)
+			return in->views[slot].state == ELECTION_LEAVING;
+	}
+	return false;
+}
+
+/*
+ * Has the process ended that has made this key, or does it leave the election?  The name of
+ * the key has the lease that it began on.
+ */
+static bool
+is_abandoned(int e, const char *name)
 {
 	const char *lease = strrchr(name, '/');
 
 	for (int i = 0; lease != NULL && i < ngrants; i++)
 	{
 		if (strtoll(lease + 1, NULL, 16) == grants[i].lease)
-			return grants[i].ended_ns != 0;
+			return grants[i].ended_ns != 0 || is_leaving(&instances[grants[i].instance], e);
 	}
 	return false;
 }
@@ -296,7 +311,7 @@ primaries_first(int e, EtcdBytes key)
 	if (owner == NULL || sscanf(owner, ".%d.%" SCNu32 ".pg", &system, &timeline) != 2 || timeline == 0)
 		return;
 	first_system[e] = system;
-	abandoned_led[e] |= is_abandoned(name);
+	abandoned_led[e] |= is_abandoned(e, name);
 	if (timeline > led[system][e])
 		led[system][e] = timeline;
 }

@@ -4136,6 +4136,41 @@ test_resume_resigned(void **state)
 	assert_int_equal(a->views[election_find(a->core, "f")].state, ELECTION_RESIGNED);
 }
 
+/* The same if the first settings after the crash do not name that election, and the next ones do. */
+static void
+test_resume_resigned_later(void **state)
+{
+	Instance   *a = lead_two();
+
+	assert_true(election_resign(a->core, now, election_find(a->core, "f"), false, 0, 1));
+	answer_all();
+	a->config.nelections = 1;
+	crash(a);
+	a->config.nelections = 2;
+	a->config.stay_out[1] = true;
+	election_configure(a->core, now, &a->config);
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(a->views[election_find(a->core, "f")].state, ELECTION_RESIGNED);
+}
+
+/* A put that was sent before the command is not its put: the key may have gone since. */
+static void
+test_proclaim_again(void **state)
+{
+	Instance   *a = join("a");
+	Message    *put;
+
+	strcpy(a->config.node_name, "other");
+	election_configure(a->core, now, &a->config);
+	put = sent(a, "put");
+	execute(put);
+	assert_true(election_proclaim(a->core, now, 0, "other", 1));
+	deliver(a, put);
+	assert_false(a->has_replied[1]);
+	deliver(a, sent(a, "put"));
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+}
+
 static void
 test_settings(void **state)
 {
@@ -8355,6 +8390,8 @@ main(void)
 		TEST(test_late_answer_of_entry),
 		TEST(test_reads_that_hang),
 		TEST(test_resume_resigned),
+		TEST(test_resume_resigned_later),
+		TEST(test_proclaim_again),
 		TEST(test_settings),
 		TEST(test_read_of_dropped),
 		TEST(test_entry_of_dropped),
