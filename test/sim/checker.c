@@ -492,14 +492,16 @@ check_storm(Instance *in)
 	/*
 	 * It is read alone, and deleted or entered, twice a second each, and so is each at
 	 * first.  A hand-over to an instance whose lease has such a key is denied, too.  After
-	 * etcd was put back, no answer is believed: each is read alone at each try.
+	 * etcd was put back, no answer is believed: each is read alone at each try.  The same
+	 * holds for a leader's tries to renew, if etcd denies these and answers are spoiled.
 	 */
 	for (int e = 0; e < plan.nelections; e++)
 		nmissing += rights_missed_since(e, since_ns);
 	if (nmissing > 0)
 		allowed += nmissing * (4 * ttl_s + 4 * plan.nelections) +
 			(plan.preferred != 0 || plan.fault[FAULT_TRANSFER] > 0 ? 4 * ttl_s * plan.nelections : 0) +
-			(restored_ns != NEVER && restored_ns >= since_ns ? 18 * plan.nelections : 0);
+			(restored_ns != NEVER && restored_ns >= since_ns ? 18 * plan.nelections : 0) +
+			(plan.denies_renewals && plan.garbage > 0 ? 18 * plan.nelections : 0);
 
 	w->sent_ns[w->nsent++ % MAX_RECENT] = now_ns;
 	nsent = count_since(w->sent_ns, w->nsent, since_ns);
