@@ -213,7 +213,7 @@ receive_proclaim(ElectionCore *core, Election *e, const Facts *facts)
 		e->own.written_revision = facts->revision;
 	if (facts->revision > e->own.mod_revision)
 		queue_learn_value(core, e, bytes_of(op->value), facts->revision);
-	if (strcmp(op->value, e->own.wanted_value) == 0 && op->id >= e->commands.proclaim_from_id)
+	if (op->id >= e->commands.proclaim_from_id)
 	{
 		e->own.must_put_value = false;
 		publish_reply(core, &e->commands.proclaim_ticket, ELECTION_DONE);
