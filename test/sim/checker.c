@@ -1162,8 +1162,9 @@ checker_called(Instance *in)
 		const ElectionView *view = &in->views[slot];
 		const Told *told = &w->told[slot];
 		bool		own = view->has_leader && is_own_key(w, view);
-		/* it leaves with a key of before etcd was put back, and its revision was given again */
-		bool		was_own = view->state == ELECTION_LEAVING && view->leader_revision <= undone_revision;
+		/* its key is from before etcd was put back, and the revision of that key was given again */
+		bool		was_own = view->leader_revision <= undone_revision &&
+			(view->state == ELECTION_LEAVING || view->create_revision == view->leader_revision);
 
 		if (view->name[0] == '\0')
 			continue;
