@@ -16,12 +16,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -29,13 +24,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "etcd/client.h"
 #include "etcd/names.h"
 #include "base/secret_file.h"
+#include "unit.h"
 
-#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(literal)	{literal, sizeof(literal) - 1}
 
 #define REQUEST_TIMEOUT_MS	800

@@ -16,27 +16,21 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <nghttp2/nghttp2.h>
 #include <openssl/ssl.h>
 
 #include "base/clock.h"
 #include "etcd/client.h"
 #include "etcd/http.h"
+#include "unit.h"
 
-#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(text) {(text), sizeof(text) - 1}
 
 #define REQUEST_TIMEOUT_MS	1000
