@@ -78,6 +78,7 @@ typedef struct Conditions
 	int			parts;			/* of 10,000 reads and writes; they move some of the bytes */
 	int			breaks;			/* of 10,000 connections; at some byte */
 	int			unmade;			/* of 10,000 connections */
+	bool		is_alone;		/* the first endpoint; the other one has never been started */
 	int			stalls;
 	int			deaths;
 	int			noise;			/* of 10,000 writes */

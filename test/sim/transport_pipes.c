@@ -229,7 +229,7 @@ link_create(int endpoint, int use)
 
 		pipe->breaks_at = 1 + (uint64_t) random_below(random_chance(5000) ? 300 : 6000);
 	}
-	if (healed || !random_chance(conditions.unmade))
+	if (healed || (!random_chance(conditions.unmade) && (endpoint == 0 || !conditions.is_alone)))
 		events_after(random_between(1, 2 * conditions.delay_ns), open_link, link, true);
 	else if (random_chance(5000))
 		events_after(random_between(1, 2 * conditions.delay_ns), open_link, link, false);

@@ -317,7 +317,9 @@ put_members(Bytes *out)
 
 		snprintf(url, sizeof(url), "http://etcd%d:2379", i);
 		put_number(&member, 1, i + 1);
-		put_bytes(&member, 4, url, strlen(url));
+		/* a member that was never started has no URLs */
+		if (i == 0 || healed || !conditions.is_alone)
+			put_bytes(&member, 4, url, strlen(url));
 		put_message(out, 2, &member);
 	}
 }

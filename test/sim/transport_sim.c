@@ -808,6 +808,7 @@ draw_trouble(Trouble trouble)
 	{
 		conditions.breaks = 5000 / part;
 		conditions.unmade = random_chance(5000) ? 0 : 1500 / part;
+		conditions.is_alone = random_chance(2000);
 	}
 	if (trouble == TROUBLE_SILENCE || all)
 	{
