@@ -9,6 +9,7 @@
 #include <curl/curl.h>
 
 #include "connections.h"
+#include "curl.h"
 
 /*
  * The end of the server's certificate, in Unix time; 0: the handle has made no
@@ -18,12 +19,9 @@ static int64_t
 read_end_s(CURL *easy)
 {
 	static const char name[] = "Expire date:";
-	struct curl_certinfo *info = NULL;
 
-	if (curl_easy_getinfo(easy, CURLINFO_CERTINFO, &info) != CURLE_OK || info == NULL ||
-		info->num_of_certs < 1)
-		return 0;
-	for (const struct curl_slist *line = info->certinfo[0]; line != NULL; line = line->next)
+	for (const struct curl_slist *line = etcd_curl_certificate(easy); line != NULL;
+		 line = line->next)
 	{
 		if (strncmp(line->data, name, strlen(name)) == 0)
 			return (int64_t) curl_getdate(line->data + strlen(name), NULL);

@@ -254,6 +254,25 @@ etcd_curl_connect_only(CURL *easy)
 	return true;
 }
 
+const struct curl_slist *
+etcd_curl_certificate(CURL *easy)
+{
+	struct curl_certinfo *info = NULL;
+	long		verdict = X509_V_OK;
+
+	if (curl_easy_getinfo(easy, CURLINFO_CERTINFO, &info) != CURLE_OK || info == NULL ||
+		info->num_of_certs < 1)
+		return NULL;
+	/*
+	 * Newer versions of libcurl verify it after they have read it.  It is unspecified if
+	 * they have compared the names only.
+	 */
+	if (curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verdict) != CURLE_OK ||
+		(verdict != X509_V_OK && verdict != X509_V_ERR_UNSPECIFIED))
+		return NULL;
+	return info->certinfo[0];
+}
+
 CURLcode
 etcd_curl_classify(CURLcode result, const char *detail)
 {

@@ -3,7 +3,7 @@
  * curl.h
  *	  Where a handle of libcurl connects, and by which TLS.
  *
- * For http.c.  All of these return false if memory is out.
+ * For http.c.  Those that return a bool are false if memory is out.
  *
  *-------------------------------------------------------------------------
  */
@@ -75,6 +75,12 @@ extern bool etcd_curl_set_tls(CURL *easy, const Settings *settings);
 
 /* Only the connection is made, and HTTP/2 offered over it. */
 extern bool etcd_curl_connect_only(CURL *easy);
+
+/*
+ * What is known of the server's certificate, a line each.  NULL: the handle has made no
+ * connection with TLS, or the certificate is not valid, whatever its names are.
+ */
+extern const struct curl_slist *etcd_curl_certificate(CURL *easy);
 
 /*
  * A failure, where libcurl has several for one.  In TLS 1.3 a server refuses a

@@ -17,17 +17,14 @@
 
 /* ---- the server's certificate -------------------------------------------- */
 
-/* The names in the certificate, if the TLS connection was made. */
+/* The names in the certificate, if the certificate itself is good. */
 static bool
 read_names(CURL *easy, char *names, size_t size)
 {
 	static const char name[] = "Cert:";
-	struct curl_certinfo *info = NULL;
 
-	if (curl_easy_getinfo(easy, CURLINFO_CERTINFO, &info) != CURLE_OK || info == NULL ||
-		info->num_of_certs < 1)
-		return false;
-	for (const struct curl_slist *line = info->certinfo[0]; line != NULL; line = line->next)
+	for (const struct curl_slist *line = etcd_curl_certificate(easy); line != NULL;
+		 line = line->next)
 	{
 		if (strncmp(line->data, name, strlen(name)) != 0)
 			continue;
@@ -55,7 +52,7 @@ is_authority_unknown(const char *detail)
 	return false;
 }
 
-/* With a connection, the certificate itself was good, and it is about its names. */
+/* If the certificate itself is good, it is about its names. */
 static void
 describe_server(char *message, CURL *easy, const CurlTarget *target, const Settings *settings,
 				const char *url, const char *detail)

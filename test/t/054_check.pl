@@ -172,8 +172,8 @@ my $fails = qr/(?:endpoint|contact)\|[^|]*\|(?:warning|error)\|(?:etcd at "[^"]+
 	has_row('http to a port for TLS', qr/$fails.*closed the connection without an answer\|If it is a port for TLS/);
 	set(endpoints => $tls);
 	for my $case (
-		[ 'expired', { between => [ -172800, -86400 ] }, qr/certificate has expired\|Renew the certificate of this member of etcd/ ],
-		[ 'not yet valid', { between => [ 86400, 172800 ] }, qr/certificate is not yet valid\|Correct the clock/ ])
+		[ 'expired', { between => [ -172800, -86400 ] }, qr/certificate has expired(?: \(\d+\))?\|Renew the certificate of this member of etcd/ ],
+		[ 'not yet valid', { between => [ 86400, 172800 ] }, qr/certificate is not yet valid[^|]*\|Correct the clock/ ])
 	{
 		my ($what, $args, $pattern) = @$case;
 		$ca->sign('server', %$args);
