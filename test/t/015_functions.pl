@@ -239,7 +239,7 @@ sub resign
 	my $mark  = $pg2->last_event;
 	my $token = $pg1->token;
 	my ($before) = $etcd->candidates('postgres');
-	my @refused = $pg1->failure(q{SELECT etcd_proclaim(U&'pg1\202E2gp')});
+	my @refused = $pg1->failure(q{SELECT etcd_proclaim(E'pg1\xE2\x80\xAE2gp')});
 	is($refused[0], '22023', 'a proclaimed name has no hidden characters');
 	like($refused[1], qr/must not contain the format character U\+202E/, 'the error says which');
 	$pg1->value(q{SELECT etcd_proclaim('pg1 is up: 5432 ä')});

@@ -82,7 +82,8 @@ for my $kind ('file copy', 'point-in-time recovery')
 	$original->stop;
 	pause($ttl + 2);
 	stays_out($copy, "$kind, the original is stopped");
-	$copy->restart('immediate');
+	$copy->stop('immediate');
+	$copy->start;
 	stays_out($copy, "$kind, after a crash");
 	$copy->restart;
 	stays_out($copy, "$kind, after a restart");
@@ -134,7 +135,8 @@ stays_out($claimed, 'nobody leads');
 ok($claimed->value(document_block('doc/operations.md', 'claim')), 'etcd_campaign() on the copy');
 $claimed->wait_until_leader;
 poll_is(5, sub { $claimed->trouble }, '', 'claimed: nothing is wrong');
-$claimed->restart('immediate');
+$claimed->stop('immediate');
+$claimed->start;
 $claimed->wait_until_leader;
 pass('claimed: it leads again after a crash');
 
@@ -181,7 +183,8 @@ $claimed->configure(second_primary => 'wait');
 $claimed->wait_until_leader;
 poll_is(5, sub { $claimed->trouble }, '', 'second_primary = wait: it is no copy');
 $claimed->configure(second_primary => 'refuse');
-$claimed->restart('immediate');
+$claimed->stop('immediate');
+$claimed->start;
 $claimed->wait_until_leader;
 pass('and none afterwards');
 

@@ -114,7 +114,7 @@ my %short = ('timestamp with time zone' => 'timestamptz');
 my @relations = ($node->rows(qq{SELECT c.oid, relname AS name, relkind AS kind, obj_description(c.oid, 'pg_class') AS comment
 	FROM pg_class c WHERE c.oid IN ($members 'pg_class'::regclass) AND relkind IN ('v', 'r') ORDER BY 1}),
 	$node->rows(qq{SELECT oid, typname AS name, 'c' AS kind, obj_description(oid, 'pg_type') AS comment
-	FROM pg_type WHERE oid IN ($members 'pg_type'::regclass) AND typtype = 'c' ORDER BY 2}));
+	FROM pg_type WHERE oid IN ($members 'pg_type'::regclass) AND EXISTS (SELECT 1 FROM pg_class AS c WHERE c.oid = typrelid AND relkind = 'c') ORDER BY 2}));
 for my $relation (@relations)
 {
 	my $name = $relation->{name};
