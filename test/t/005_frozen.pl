@@ -19,6 +19,9 @@ sub thaw   { kill 'CONT', $_[0]; return delete $frozen{ $_[0] } }
 # The tokens under which an instance was seen to lead.
 sub tokens_of { my %t = map { $_->{token} => 1 } grep { $_->{answer} eq 't' } @_; return sort { $a <=> $b } keys %t }
 
+# On a busy machine a sampler sees it later.
+sub wait_until_sampled { my ($sampler) = @_; return poll(10, sub { grep { $_->{answer} eq 't' } $sampler->runs }) }
+
 # 1. The waiter's elector is frozen until its lease is gone, then the leader
 # goes: the way is free for a key that does not stand any more.
 {
@@ -40,6 +43,7 @@ sub tokens_of { my %t = map { $_->{token} => 1 } grep { $_->{answer} eq 't' } @_
 	poll_ok(5, sub { $pg2->is_leader }, 'the woken instance leads when it is first in the queue');
 	my ($key) = $etcd->candidates('postgres');
 	is($pg2->token, $key->{create_revision}, 'its token is the create revision of its key');
+	wait_until_sampled($samplers[1]);
 	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, 'a frozen waiter', max_gap => 2);
 	is(join(' ', tokens_of(@{ $runs{pg2} })), $key->{create_revision}, 'never under another');
 	cmp_ok($key->{create_revision}, '>', $old, 'its key is not the old one');
@@ -79,6 +83,7 @@ for my $restart (0, 1)
 	my ($key) = $etcd->candidates('postgres');
 	is($key && $pg1->token, $key && $key->{create_revision}, "$what: under the key that stands");
 	cmp_ok($key->{create_revision} // 0, '>', $revision, "$what: which it has made after it woke");
+	wait_until_sampled($samplers[0]);
 	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, $what, max_gap => 2);
 	is(join(' ', tokens_of(@{ $runs{pg1} })), $key->{create_revision} // 'none',
 		"$what: never under the old one");
