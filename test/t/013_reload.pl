@@ -66,9 +66,12 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 		# a host and a port are a URL, too
 		$_->configure(endpoints => $i == 2 ? $etcd->url($i) =~ s{^http://}{}r : $etcd->url($i)) for @nodes;
 		poll_is(10, sub { $pg1->status->{endpoint} }, $etcd->url($i), "endpoints: member $i is used");
-		my ($port) = $etcd->url($i) =~ /:(\d+)$/;
-		# the watch and the requests; for the status of the others, a connection each
-		poll_ok(10, sub { 2 <= grep { $_ eq $port } $pg1->tcp_connections($elector{pg1}) }, "endpoints: requests and watch go to member $i");
+		# the watch and the requests; for the status of the others, a connection each.  A member
+		# that is late on a busy machine is left for another one, which the status tells
+		my $port;
+		poll_ok(10, sub { ($port) = $pg1->status->{endpoint} =~ /:(\d+)$/; 2 <= grep { $_ eq $port } $pg1->tcp_connections($elector{pg1}) },
+			"endpoints: requests and watch go to member $i, or to one that is used instead")
+		  or diag("in use: $port; connections: " . join ' ', $pg1->tcp_connections($elector{pg1}));
 		# requests that overlap use more for a moment
 		poll_ok(10, sub { scalar(my @few = $pg1->tcp_connections($elector{pg1})) <= 5 }, 'endpoints: and the connections are few');
 		is($pg1->token, $token, "endpoints: the token is the same on member $i");
