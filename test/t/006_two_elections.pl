@@ -59,13 +59,16 @@ for my $node (@nodes)
 }
 is($pg1->token('alpha'), $alpha, "alpha's token is untouched");
 
-# the requests of a renewal do not grow with the elections
-my $requests = sub { $pg1->value('SELECT requests FROM etcd_leader_stats') };
-pause(2);    # what the change has caused is over
-my ($began, $before) = (now(), $requests->());
-pause(10);
-my $renewals = (now() - $began) / (5 / 3);
-cmp_ok($requests->() - $before, '<=', 2 * $renewals + 3, 'two requests a renewal, for twelve elections');
+# The requests of a renewal do not grow with the elections.  A request of the change before
+# may be late on a busy machine, so one of three times is enough.
+my @requests;
+poll(30, sub {
+	my ($began, $before) = (now(), $pg1->value('SELECT requests FROM etcd_leader_stats'));
+	pause(10);
+	push @requests, ($pg1->value('SELECT requests FROM etcd_leader_stats') - $before) / ((now() - $began) / (5 / 3));
+	return $requests[-1] <= 2.5;
+});
+cmp_ok($requests[-1], '<=', 2.5, 'two requests a renewal, for twelve elections') or diag("@requests");
 
 # the instance goes: all that it led goes to the other, alpha as well
 $pg1->stop('fast');

@@ -17,7 +17,7 @@ my $node = EtcdLeader::Instance->create('pg1', endpoints => $url, settings => { 
 poll_ok(10, sub { $node->log_count('WARNING:  no contact with etcd') }, 'no contact');
 my ($text) = slurp_file($node->logfile) =~ /(WARNING:  no contact with etcd[^\n]*\n[^\n]*HINT:  [^\n]*\n)/;
 # a busy host may find the connection made before it looks at the clock
-like($text, qr/does not lead: (?:could not connect to|no answer from) etcd at "\Q$url\E" within 222 ms/, 'the time-out');
+like($text, qr/become or stay leader: (?:could not connect to|no answer from) etcd at "\Q$url\E" within 222 ms/, 'the time-out');
 like($text, qr/HINT:  If the network (?:or etcd )?is slower than that, the time-out is too short: raise "etcd_leader\.ttl"/, 'and the setting');
 
 my ($row) = $node->rows(q{SELECT * FROM etcd_leader_check('10 s') WHERE item = 'contact'});
