@@ -119,16 +119,16 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 /*
  * The election of a command.  Leadership that has run out meanwhile must be
  * withdrawn before: it can be neither drained nor led on.  So the instance leaves
- * before a campaign if it drained to resign.
+ * before a campaign if it drained to resign.  The same holds for the other elections, as
+ * not each command is followed by reconcile().
  */
 static Election *
 begin_command(ElectionCore *core, int64_t now_ns, int slot)
 {
-	Election   *e = &core->elections[slot];
-
 	leadership_expire(core, now_ns);
-	drain_carry_out_resignation(core, e);
-	return e;
+	for_each_election(core, e)
+		drain_carry_out_resignation(core, e);
+	return &core->elections[slot];
 }
 
 /* Another command takes the place of a drain, or of a transfer; the instance leads. */

@@ -394,15 +394,13 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, Facts *facts, const char *d
 	}
 	fail_endpoint(core, now_ns, facts, doubt);
 	/*
-	 * An instance that led by the other history has stopped by then.  The lease may be from
-	 * before the TTL was shortened.
+	 * An instance that led by the other history has stopped by then.  The own lease may be
+	 * from before the TTL was shortened.
 	 */
 	patience_ns = core->config.ttl_s * NSEC_PER_SEC;
-	if (lease_is_good(core, now_ns) && patience_ns < core->lease.ttl_ns)
-		patience_ns = core->lease.ttl_ns;
 	if (patience_ns < patroni_longest_ttl_ns(core))
 		patience_ns = patroni_longest_ttl_ns(core);
-	if (now_ns - core->stale_since_ns > patience_ns)
+	if (now_ns - core->stale_since_ns > patience_ns && !lease_is_good(core, now_ns))
 		discard_history(core);
 	else
 	{

@@ -4153,6 +4153,19 @@ test_resume_resigned_later(void **state)
 	assert_int_equal(a->views[election_find(a->core, "f")].state, ELECTION_RESIGNED);
 }
 
+/* The deadline passes in a drain, and a command for another election comes first: the instance stays out. */
+static void
+test_drain_of_other_lapsed(void **state)
+{
+	Instance   *a = lead_two();
+
+	assert_true(election_resign(a->core, now, 0, false, 10 * TTL_S * SECOND, 1));
+	assert_int_equal(a->views[0].state, ELECTION_DRAINING);
+	now = a->views[0].deadline_ns + MS;
+	assert_true(election_transfer(a->core, now, 1, "b", now + SECOND, 0, 2));
+	assert_int_equal(a->views[0].state, ELECTION_LEAVING);
+}
+
 /* A put that was sent before the command is not its put: the key may have gone since. */
 static void
 test_proclaim_again(void **state)
@@ -8416,6 +8429,7 @@ main(void)
 		TEST(test_reads_that_hang),
 		TEST(test_resume_resigned),
 		TEST(test_resume_resigned_later),
+		TEST(test_drain_of_other_lapsed),
 		TEST(test_proclaim_again),
 		TEST(test_settings),
 		TEST(test_read_of_dropped),
