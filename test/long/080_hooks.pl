@@ -71,10 +71,11 @@ for my $round (1 .. $rounds)
 	my $token  = $leader->try_value('SELECT etcd_fencing_token()') or redo;
 	if ($round % 4 == 0)
 	{
-		# a hook that was killed waits for a minute, the others for a second
+		# a hook that was killed waits for a minute, the others for a second; and the process of
+		# hooks for up to a minute, if it was killed several times before it had run for a second
 		my $has_run = sub { ($leader->try_value(q{SELECT count(*) FROM effect WHERE hook = 'quick' AND token = etcd_fencing_token()}) // 0) >= 1
 			|| ($leader->try_value('SELECT max(crashes) FROM etcd_leader_hooks') // 1) > 0 || ($leader->try_value('SELECT etcd_fencing_token()') // 0) != $token };
-		poll(30, $has_run) or $missed++;
+		poll(70, $has_run) or $missed++;
 	}
 	pause(rand 0.4);
 	my $fault = $faults[ rand @faults ];
