@@ -393,14 +393,11 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, Facts *facts, const char *d
 		patroni_guard_against_restore(core);
 	}
 	fail_endpoint(core, now_ns, facts, doubt);
-	/*
-	 * An instance that led by the other history has stopped by then.  The own lease may be
-	 * from before the TTL was shortened.
-	 */
+	/* An instance that led by the other history has stopped by then. */
 	patience_ns = core->config.ttl_s * NSEC_PER_SEC;
 	if (patience_ns < patroni_longest_ttl_ns(core))
 		patience_ns = patroni_longest_ttl_ns(core);
-	if (now_ns - core->stale_since_ns > patience_ns && !lease_is_good(core, now_ns))
+	if (now_ns - core->stale_since_ns > patience_ns)
 		discard_history(core);
 	else
 	{
