@@ -123,7 +123,7 @@
 #include "rival_lease.h"
 #include "watch.h"
 
-/* In this number of tries of a denied put, that number reads the other elections, too. */
+/* Of 16 tries of a denied put, four read the other elections, too. */
 #define TRIES				16
 #define TRIES_WITH_OTHERS	4
 

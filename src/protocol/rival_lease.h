@@ -17,8 +17,8 @@ extern void rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts
 extern bool rival_awaits_read(const Election *e);
 
 /*
- * The answer to a read of an election.  If it is ordered, and has the term of the extensions that were seen,
- * the other primary is alive.
+ * The answer to a read of an election.  If it is ordered, and has the term of the
+ * extensions that were seen, the other primary is alive.
  */
 extern void rival_confirm(ElectionCore *core, const Facts *facts, Election *e);
 

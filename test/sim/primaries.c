@@ -44,7 +44,7 @@ static bool has_systems;
 static uint32_t newest[NSYSTEMS + 1];
 static int	first_system[MAX_ELECTIONS];	/* of the primary that has the first key; 0: none has */
 static uint32_t led[NSYSTEMS + 1][MAX_ELECTIONS];	/* the latest timeline that has led */
-static bool abandoned_led[MAX_ELECTIONS];	/* a key has been the first that is_abandoned() */
+static bool abandoned_led[MAX_ELECTIONS];	/* an abandoned key has been the first */
 static struct
 {
 	int64_t		lease;
