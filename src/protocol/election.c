@@ -397,6 +397,9 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, Facts *facts, const char *d
 	patience_ns = core->config.ttl_s * NSEC_PER_SEC;
 	if (patience_ns < patroni_longest_ttl_ns(core))
 		patience_ns = patroni_longest_ttl_ns(core);
+	/* The lease may be from before the TTL was shortened. */
+	if (patience_ns < core->lease.ttl_ns)
+		patience_ns = core->lease.ttl_ns;
 	if (now_ns - core->stale_since_ns > patience_ns)
 		discard_history(core);
 	else

@@ -106,6 +106,7 @@ static struct
 
 	ElectionCore *core;
 	ElectionConfig config;
+	int64_t		longest_ttl_s;	/* of all configurations */
 	bool		remembers;
 	ElectionMemory memory;
 	ElectionHistory history;
@@ -1028,6 +1029,8 @@ configure(void)
 	c->refuses_second = (chosen & 2) != 0;
 	strcpy(c->patroni_namespace, "/service/");
 	c->ttl_s = ttls[choose(lengthof(ttls))];
+	if (run.longest_ttl_s < c->ttl_s)
+		run.longest_ttl_s = c->ttl_s;
 	c->safety_margin_ms = margins[choose(lengthof(margins))];
 	c->eligible = choose(4) != 1;
 	c->nendpoints = 1 + choose(3);
@@ -1197,13 +1200,14 @@ step(void)
 
 /*
  * From now on all answers are correct.  The core needs a TTL to detect earlier
- * wrong answers, that of a followed election if it is longer, and some more
- * time to complete all commands.
+ * wrong answers: the TTL of its lease, which may be from an earlier
+ * configuration, or the TTL of a followed election if it is longer.  It needs
+ * some more time to complete all commands.
  */
 static void
 calm_down(void)
 {
-	int64_t		ttl_s = run.config.ttl_s;
+	int64_t		ttl_s = run.longest_ttl_s;
 
 	for (int i = 0; i < MAX_SLOTS; i++)
 	{

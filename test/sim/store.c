@@ -741,5 +741,6 @@ store_restore(int64_t index)
 			live[nlive++] = i;
 		}
 	}
-	qsort(live, nlive, sizeof(int), compare_live);
+	if (nlive > 0)
+		qsort(live, nlive, sizeof(int), compare_live);
 }

@@ -6447,6 +6447,28 @@ test_lease_failures_are_forgotten(void **state)
 	}
 }
 
+/* HISTORY: an instance that leads by a lease with a longer TTL discards the history after that TTL. */
+static void
+test_history_and_shorter_ttl(void **state)
+{
+	Instance   *a = join("a");
+
+	a->config.ttl_s = 1;
+	election_configure(a->core, now, &a->config);
+	assert_true(election_verify(a->core, now, 0, 1));
+	etcd.term--;
+	deliver(a, sent(a, "read"));
+	now += SECOND + MS;
+	election_tick(a->core, now);
+	deliver(a, sent(a, "read"));
+	assert_true(leads(a));
+	assert_int_not_equal(election_cluster_id(a->core), 0);
+	now += TTL_S * SECOND;
+	election_tick(a->core, now);
+	deliver(a, sent(a, "read"));
+	assert_int_equal(election_cluster_id(a->core), 0);
+}
+
 /* HISTORY: a resignation whose deletion has no answer is not done. */
 static void
 test_resignation_in_other_history(void **state)
@@ -8239,6 +8261,7 @@ main(void)
 		TEST(test_remember_again),
 		TEST(test_history_once),
 		TEST(test_resignation_in_other_history),
+		TEST(test_history_and_shorter_ttl),
 		TEST(test_key_tells_owner),
 		TEST(test_second_primary),
 		TEST(test_promoted_after_loss),
