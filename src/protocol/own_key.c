@@ -196,6 +196,7 @@ static void
 receive_proclaim(ElectionCore *core, Election *e, const Facts *facts)
 {
 	const Op   *op = facts->op;
+
 	if (facts->kind != FACTS_ANSWER)
 	{
 		postpone(core, op, e);
@@ -236,7 +237,7 @@ own_key_receive_move(ElectionCore *core, const Facts *facts)
 			/* a read or the watch may have told of a newer write (READY) */
 			if (facts->revision >= e->own.mod_revision)
 			{
-				e->own.lease = op->lease;
+				queue_learn_lease(core, e, op->lease);
 				e->own.mod_revision = facts->revision;
 			}
 			if (facts->revision > e->own.written_revision)

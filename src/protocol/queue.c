@@ -115,6 +115,15 @@ queue_lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 	publish_view(core, e);
 }
 
+void
+queue_learn_lease(ElectionCore *core, Election *e, int64_t lease)
+{
+	if (e->own.lease == lease)
+		return;
+	e->own.lease = lease;
+	publish_view(core, e);
+}
+
 /* The key exists, and belongs to the lease. */
 void
 queue_learn_entry(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
@@ -357,19 +366,17 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 		return false;
 	}
 	queue_learn_value(core, e, kv->value, kv->mod_revision);
-	e->own.lease = kv->lease;
-	if (kv->lease != core->lease.id)
-	{
-		/*
-		 * Somebody put the own key on another lease, or a move took effect
-		 * although its answer was lost.  How long the key lives is not known
-		 * here.  lease_reconcile() puts it back.
-		 */
-		if (e->state == ELECTION_LEADING && !lease_is_moved_to(core, kv->lease))
-			leadership_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
-		return false;
-	}
-	return true;
+
+	/*
+	 * Somebody put the own key on another lease, or a move took effect
+	 * although its answer was lost.  How long the key lives is not known here.
+	 * lease_reconcile() puts it back.
+	 */
+	if (kv->lease != core->lease.id && e->state == ELECTION_LEADING &&
+		!lease_is_moved_to(core, kv->lease))
+		leadership_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
+	queue_learn_lease(core, e, kv->lease);
+	return kv->lease == core->lease.id;
 }
 
 void
@@ -422,7 +429,7 @@ see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
 		leadership_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
 		return false;
 	}
-	e->own.lease = kv->lease;
+	queue_learn_lease(core, e, kv->lease);
 	queue_learn_value(core, e, kv->value, kv->mod_revision);
 	return true;
 }

@@ -20,6 +20,9 @@ extern void queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value,
 /* No other candidate is known any more that has the value of the own key. */
 extern void queue_forget_duplicate(ElectionCore *core, Election *e);
 
+/* The own key is attached to this lease, which may be somebody else's. */
+extern void queue_learn_lease(ElectionCore *core, Election *e, int64_t lease);
+
 /* The own key did not exist at that revision: the next one is younger. */
 extern void queue_raise_min_create_revision(Election *e, int64_t revision);
 

@@ -1110,6 +1110,7 @@ hang_elsewhere(Instance *b)
 	b->watch_silent = false;
 	assert_true(election_verify(b->core, now, 0, 1));
 	deliver(b, sent(b, "read"));
+	assert_int_equal(b->views[0].lease, 4711);
 	assert_non_null(sent(b, "put"));
 	return sent(b, "put");
 }
