@@ -121,7 +121,9 @@ queue_learn_lease(ElectionCore *core, Election *e, int64_t lease)
 	if (e->own.lease == lease)
 		return;
 	e->own.lease = lease;
-	publish_view(core, e);
+	/* A leader's view follows with the end of the move, or with that of leadership. */
+	if (e->state != ELECTION_LEADING)
+		publish_view(core, e);
 }
 
 /* The key exists, and belongs to the lease. */

@@ -1115,6 +1115,20 @@ hang_elsewhere(Instance *b)
 	return sent(b, "put");
 }
 
+/* The answer to a proclamation shows that the key is on another lease, and the view follows. */
+static void
+test_shown_lease(void **state)
+{
+	Instance   *b = start_ready(2);
+
+	b->watch_silent = true;
+	put_on_other_lease(b);
+	b->watch_silent = false;
+	assert_true(election_proclaim(b->core, now, 0, "x", 1));
+	deliver(b, sent(b, "put"));
+	assert_int_equal(b->views[0].lease, 4711);
+}
+
 /* The instance knows that its key is on another lease, and no move is under way. */
 static void
 test_ready_other_lease(void **state)
@@ -8357,6 +8371,7 @@ main(void)
 		TEST(test_ready_move),
 		TEST(test_ready_tainted),
 		TEST(test_ready_other_lease),
+		TEST(test_shown_lease),
 		TEST(test_ready_put_back),
 		TEST(test_ready_older_move),
 		TEST(test_ready_told_move),
