@@ -265,12 +265,33 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 	request_send_txn(core, op, compares, 2 * n, puts, n, ranges, n);
 }
 
+static bool
+leads_any(const ElectionCore *core)
+{
+	for_each_election(core, e)
+	{
+		if (e->state == ELECTION_LEADING)
+			return true;
+	}
+	return false;
+}
+
 /* The fresh lease replaces the old one.  No key is on the old one any more. */
 static void
 commit_fresh(ElectionCore *core)
 {
 	int64_t		latest_renewal_ns;
 
+	/*
+	 * A move does not show that the key is the first.  While etcd's history is in doubt,
+	 * it makes no leadership longer (HISTORY): a renewal does, whose read is believed.
+	 */
+	if (core->stale_since_ns != 0 && leads_any(core) &&
+		core->fresh.until_ns > core->lease.until_ns)
+	{
+		core->fresh.until_ns = core->lease.until_ns;
+		core->renewal_ns = 0;
+	}
 	if (core->lease.id != 0)
 		core->retired = core->lease.id;
 	core->lease = core->fresh;

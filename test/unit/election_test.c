@@ -6484,6 +6484,29 @@ test_history_and_shorter_ttl(void **state)
 	assert_int_equal(election_cluster_id(a->core), 0);
 }
 
+/* HISTORY: while answers put the history in doubt, a move to a fresh lease moves no deadline. */
+static void
+test_move_in_doubt(void **state)
+{
+	Instance   *a = join("a");
+	int64_t		deadline_ns = a->views[0].deadline_ns;
+
+	now += SECOND;
+	a->config.ttl_s = 2 * TTL_S;
+	election_configure(a->core, now, &a->config);
+	assert_true(election_verify(a->core, now, 0, 1));
+	etcd.term--;
+	deliver(a, sent(a, "read"));
+	deliver(a, sent(a, "grant"));
+	deliver(a, sent(a, "put"));
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
+	assert_true(leads(a));
+	assert_true(a->views[0].deadline_ns <= deadline_ns);
+	etcd.term++;
+	answer_all();
+	assert_true(a->views[0].deadline_ns > deadline_ns);
+}
+
 /* HISTORY: a resignation whose deletion has no answer is not done. */
 static void
 test_resignation_in_other_history(void **state)
@@ -8275,6 +8298,7 @@ main(void)
 		TEST(test_read_answered_beside_failure),
 		TEST(test_remember_again),
 		TEST(test_history_once),
+		TEST(test_move_in_doubt),
 		TEST(test_resignation_in_other_history),
 		TEST(test_history_and_shorter_ttl),
 		TEST(test_key_tells_owner),
