@@ -6507,6 +6507,41 @@ test_move_in_doubt(void **state)
 	assert_true(a->views[0].deadline_ns > deadline_ns);
 }
 
+/* The same with a shorter TTL: the fresh lease ends before the old one. */
+static void
+test_shorter_move_in_doubt(void **state)
+{
+	Instance   *a = join("a");
+
+	a->config.ttl_s = 1;
+	election_configure(a->core, now, &a->config);
+	assert_true(election_verify(a->core, now, 0, 1));
+	etcd.term--;
+	deliver(a, sent(a, "read"));
+	deliver(a, sent(a, "grant"));
+	deliver(a, sent(a, "put"));
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
+	assert_true(leads(a));
+	assert_true(a->views[0].deadline_ns < now + SECOND);
+}
+
+/* An instance that does not lead enters with its lease, though the history is in doubt. */
+static void
+test_entry_in_doubt(void **state)
+{
+	Instance   *a = start_instance("a", false);
+
+	answer_all();
+	assert_true(election_verify(a->core, now, 0, 1));
+	etcd.term--;
+	deliver(a, sent(a, "read"));
+	etcd.term++;
+	a->config.eligible = true;
+	election_configure(a->core, now, &a->config);
+	deliver(a, sent(a, "grant"));
+	assert_non_null(sent(a, "enter"));
+}
+
 /* HISTORY: a resignation whose deletion has no answer is not done. */
 static void
 test_resignation_in_other_history(void **state)
@@ -8299,6 +8334,8 @@ main(void)
 		TEST(test_remember_again),
 		TEST(test_history_once),
 		TEST(test_move_in_doubt),
+		TEST(test_shorter_move_in_doubt),
+		TEST(test_entry_in_doubt),
 		TEST(test_resignation_in_other_history),
 		TEST(test_history_and_shorter_ttl),
 		TEST(test_key_tells_owner),
