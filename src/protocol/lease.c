@@ -31,18 +31,25 @@ publish_deadline(ElectionCore *core)
 	}
 }
 
+/* This lease is trusted no longer than the other one.  Each has the margin of its own TTL. */
+static void
+cap_lease(const ElectionCore *core, ElectionLease *lease, const ElectionLease *other)
+{
+	int64_t		until_ns = lease_trusted_until_ns(core, other) +
+		lease_margin_ns(core, lease->ttl_ns);
+
+	if (lease->until_ns > until_ns)
+		lease->until_ns = until_ns;
+}
+
 /*
  * Once a move to the fresh lease is sent, the keys may be attached to it.
- * From then on they live no longer than the fresh lease, with its own margin.
+ * From then on they live no longer than the fresh lease.
  */
 static void
 cap_deadlines(ElectionCore *core)
 {
-	int64_t		until_ns = lease_trusted_until_ns(core, &core->fresh) +
-		lease_margin_ns(core, core->lease.ttl_ns);
-
-	if (core->lease.until_ns > until_ns)
-		core->lease.until_ns = until_ns;
+	cap_lease(core, &core->lease, &core->fresh);
 }
 
 /* ---- what the others ask --------------------------------------------------- */
@@ -286,10 +293,9 @@ commit_fresh(ElectionCore *core)
 	 * A move does not show that the key is the first.  While etcd's history is in doubt,
 	 * it makes no leadership longer (HISTORY): a renewal does, whose read is believed.
 	 */
-	if (core->stale_since_ns != 0 && leads_any(core) &&
-		core->fresh.until_ns > core->lease.until_ns)
+	if (core->stale_since_ns != 0 && leads_any(core))
 	{
-		core->fresh.until_ns = core->lease.until_ns;
+		cap_lease(core, &core->fresh, &core->lease);
 		core->renewal_ns = 0;
 	}
 	if (core->lease.id != 0)

@@ -6501,7 +6501,7 @@ test_move_in_doubt(void **state)
 	deliver(a, sent(a, "put"));
 	assert_int_equal(key_at(0)->lease, a->views[0].lease);
 	assert_true(leads(a));
-	assert_true(a->views[0].deadline_ns <= deadline_ns);
+	assert_int_equal(a->views[0].deadline_ns, deadline_ns);
 	etcd.term++;
 	answer_all();
 	assert_true(a->views[0].deadline_ns > deadline_ns);
