@@ -135,9 +135,9 @@ $etcd->thaw(0);
 # Started while etcd is away, and etcd comes later.
 $etcd->kill(0);
 $pg2->start;
-poll_ok(10, sub { my $s = $pg2->status; $s && $s->{last_error} }, 'started without etcd: the status has the error');
+poll_is(10, sub { $pg2->status->{state} }, 'joining', 'started without etcd: it wants to enter the queue');
+poll_ok(10, sub { $pg2->status->{last_error} }, 'the status has the error');
 is($pg2->is_leader, 0, 'nobody leads without etcd');
-is($pg2->status->{state}, 'joining', 'it wants to enter the queue');
 my ($sqlstate) = $pg2->failure('SELECT etcd_campaign()');
 is($sqlstate, '08006', 'etcd_campaign() does not say that it is there already');
 $etcd->start(0);
