@@ -23,13 +23,20 @@ sub start_on
 	return ($dbh, $statement);
 }
 
+# Waits until the statement waits: a cancellation that comes before it does nothing.
+sub wait_for_wait
+{
+	my ($node, $dbh) = @_;
+	poll(10, sub { ($node->value('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ?', $dbh->{pg_pid}) // '') eq 'Extension' })
+	  or diag('it does not wait in the extension');
+	return;
+}
+
 # Cancels the statement of the connection, from another session.
 sub cancel
 {
 	my ($node, $dbh) = @_;
-	# a cancellation that comes before the statement does nothing
-	poll(10, sub { ($node->value('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ?', $dbh->{pg_pid}) // '') eq 'Extension' })
-	  or diag('it does not wait in the extension');
+	wait_for_wait($node, $dbh);
 	return $node->value('SELECT pg_cancel_backend(?)', $dbh->{pg_pid});
 }
 
@@ -57,6 +64,7 @@ sub result_of
 	}
 	my ($dbh, $statement) = start_on($pg2, 'SELECT etcd_wait_for_leadership()');
 	ok(!poll(0.3, sub { $dbh->pg_ready }), 'without a timeout it waits');
+	wait_for_wait($pg2, $dbh);
 	ok($dbh->pg_cancel, 'it can be cancelled');
 
 	($dbh, $statement) = start_on($pg2, 'SELECT etcd_wait_for_leadership()');
