@@ -184,7 +184,7 @@ etcd_auth_ask(EtcdClient *client, int endpoint, char *why)
 	struct stat file;
 	bool		asked;
 
-	client->auth.tried_ns = clock_monotonic_ns();
+	client->endpoints[endpoint].token_tried_ns = clock_monotonic_ns();
 	if (etcd_request_is_asking(client, endpoint, receive_token))
 		return true;
 	if (is_still_rejected(&client->endpoints[endpoint], &client->settings))

@@ -62,6 +62,7 @@ typedef struct Endpoint
 	/* see auth.c */
 	char	   *token;			/* NULL: none */
 	uint64_t	token_number;	/* of this token, or of this lack of one */
+	int64_t		token_tried_ns;	/* when it was wanted last; 0: never */
 	int64_t		rejected_ns;	/* when the password was rejected; 0: it was not */
 	struct stat rejected_file;	/* the file that it was in */
 	char		rejection[ETCD_MESSAGE_SIZE];
@@ -86,7 +87,6 @@ etcd_find_endpoint(const Endpoint *endpoints, int n, const char *url)
 typedef struct Auth
 {
 	uint64_t	ntokens;		/* how many answers about tokens there were */
-	int64_t		tried_ns;		/* when a token was wanted last */
 	bool		is_unanswered;	/* the last try had no answer */
 	char		error[ETCD_MESSAGE_SIZE];	/* see etcd_client_user_error() */
 } Auth;

@@ -531,13 +531,17 @@ status_wakeup_ns(const EtcdClient *client, int i)
 	return due_ns == INT64_MAX || due_ns == 0 ? due_ns : due_ns + SLACK_MS * NSEC_PER_MSEC;
 }
 
-/* When a token is asked for again, as etcd refused it, or did not answer. */
+/*
+ * When the endpoint in use is asked for a token again, as etcd refused it, or did not answer.
+ * A token of another endpoint does not show that the password is right there.
+ */
 static int64_t
 user_due_ns(const EtcdClient *client)
 {
 	if ((client->auth.error[0] == '\0' && !client->auth.is_unanswered) || client->nendpoints == 0)
 		return INT64_MAX;
-	return client->auth.tried_ns + client->settings.probe_interval_ms * NSEC_PER_MSEC;
+	return client->endpoints[client->endpoint].token_tried_ns +
+		client->settings.probe_interval_ms * NSEC_PER_MSEC;
 }
 
 int64_t

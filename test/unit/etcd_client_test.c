@@ -246,6 +246,7 @@ struct Server
 	char		request[65536]; /* the last one that does not ask for the members */
 	volatile int nrequests;
 	volatile bool authenticating;	/* a token was requested */
+	int			delay_ms;		/* of an etcd with authentication */
 };
 
 typedef struct Connection
@@ -437,6 +438,7 @@ give_token(Server *server, int fd)
 	static const char grant[] = "HTTP/1.1 200 OK\r\n\r\n"
 		"{\"header\":{\"raft_term\":\"2\"},\"ID\":\"5\",\"TTL\":\"9\"}";
 
+	sleep_ms(server->delay_ms);
 	if (strstr(server->request, "/v3/auth/authenticate ") != NULL)
 	{
 		server->authenticating = true;
@@ -1765,6 +1767,59 @@ test_tokens(void **state)
 	}
 }
 
+/*
+ * A password is wrong while the token of the endpoint in use is still good, and is then
+ * mended.  The error ends soon, though other endpoints are asked for tokens all the time.
+ */
+static void
+test_password_mended(void **state)
+{
+	static const char good[] = "HTTP/1.1 200 OK\r\n\r\n"
+		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"good\"}";
+	static const char bad[] = "HTTP/1.1 200 OK\r\n\r\n"
+		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"bad\"}";
+	static const char rejected[] = REFUSAL("{\"error\":\"etcdserver: authentication failed, "
+										   "invalid user ID or password\",\"code\":3}");
+	Server	   *used = start_server(give_token, good);
+	Server	   *others[4];
+	Caller	   *caller = start_caller(NULL, NULL);
+	const char *endpoints[1 + lengthof(others)] = {used->url};
+	EtcdClientSettings settings = {
+		.endpoints = endpoints,
+		.nendpoints = lengthof(endpoints),
+		.request_timeout_ms = REQUEST_TIMEOUT_MS,
+		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
+		.probe_interval_ms = 500,
+		.username = "somebody",
+		.password_file = write_password(),
+		.dialect = dialect
+	};
+	int64_t		mended;
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(others); i++)
+	{
+		others[i] = start_server(give_token, bad);
+		others[i]->delay_ms = 80 * i;
+		endpoints[1 + i] = others[i]->url;
+	}
+	etcd_client_configure(caller->client, &settings);
+	assert_int_equal(ask_grant(caller, 5)->outcome, ETCD_ANSWERED);
+	used->text = rejected;
+	etcd_client_configure(caller->client, &settings);
+	etcd_client_probe(caller->client);
+	WAIT_UNTIL(caller, strstr(etcd_client_user_error(caller->client), "authentication failed") != NULL);
+	used->text = good;
+	(void) write_password();
+	mended = now_ms();
+	WAIT_UNTIL(caller, etcd_client_user_error(caller->client)[0] == '\0');
+	assert_true(now_ms() - mended < 6 * settings.probe_interval_ms);
+	stop_caller(caller);
+	for (size_t i = 0; i < lengthof(others); i++)
+		stop_server(others[i]);
+	stop_server(used);
+}
+
 /* Whose files may hold a secret. */
 static void
 test_secret_files(void **state)
@@ -2644,6 +2699,7 @@ main(void)
 		cmocka_unit_test(test_hostile_requests),
 		cmocka_unit_test(test_connect_timeout),
 		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_password_mended),
 		cmocka_unit_test(test_secret_files),
 		cmocka_unit_test(test_user_dropped),
 		cmocka_unit_test(test_second_endpoint),
