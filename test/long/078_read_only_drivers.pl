@@ -126,6 +126,9 @@ for line in sys.stdin:
             s.execute("%s")
             s.execute("SHOW cluster_name")
             answer = s.fetchone()[0]
+            # what psycopg 3 gives from a database in SQL_ASCII
+            if isinstance(answer, bytes):
+                answer = answer.decode()
         connection.close()
     except psycopg.Error as e:
         answer = str(e).replace("\n", " ")
