@@ -33,8 +33,8 @@ for my $i (0, 1)
 	my $here = $config =~ s/interface eth0/interface in-peer$i/r =~ s/10\.0\.0\.100/$address/gr;
 	append_to_file("$dir/$i.conf", $here);
 	push @logs, "$PostgreSQL::Test::Utils::log_path/076_keepalived_$i.log";
-	EtcdLeader::Namespace::run_as_root("( setsid nsenter --net=/proc/$hosts->[$i][0]/ns/net env LD_PRELOAD=$shim keepalived --vrrp -n -l -f $dir/$i.conf"
-		  . " -p $dir/$i.pid -r $dir/$i.vrrp >$logs[$i] 2>&1 & )");
+	EtcdLeader::Namespace::run_as_root("( setsid nsenter --net=/proc/$hosts->[$i][0]/ns/net env LD_PRELOAD=$shim keepalived -n -l -f $dir/$i.conf"
+		  . " -p $dir/$i.pid -r $dir/$i.vrrp -c $dir/$i.checkers -b $dir/$i.bfd >$logs[$i] 2>&1 & )");
 }
 
 END
