@@ -95,7 +95,7 @@ typedef struct Auth
 typedef struct Stream
 {
 	struct Call *call;			/* NULL: the stream is not open */
-	int64_t		deadline_ns;	/* to connect; then for the first frame; INT64_MAX: it has come */
+	int64_t		deadline_ns;	/* to connect, then for the first frame; INT64_MAX: it came */
 	bool		has_connected;
 	int			ncreations;		/* frames that may still tell that a watch was created */
 	int			nidle;			/* frames of a second without news */

@@ -533,7 +533,7 @@ status_wakeup_ns(const EtcdClient *client, int i)
 
 /*
  * When the endpoint in use is asked for a token again, as etcd refused it, or did not answer.
- * A token of another endpoint does not show that the password is right there.
+ * A try at another endpoint does not put this one off.
  */
 static int64_t
 user_due_ns(const EtcdClient *client)

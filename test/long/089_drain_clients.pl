@@ -13,9 +13,6 @@ use JSON::PP ();
 my $rounds = $ENV{ROUNDS} || 50;
 watchdog(120 + 15 * $rounds);
 
-# the transactions that clients commit at a leader before it hands over
-my $least = 20;
-
 my $etcd = EtcdLeader::Etcd->new;
 my (%node, %http, %agent);
 for my $name (qw(pg1 pg2))
@@ -141,9 +138,9 @@ sub hand_over
 		$old->value($way eq 'resign' ? "SELECT etcd_resign('postgres', true, $drain)" : "SELECT etcd_transfer('@{[ $new->name ]}', 'postgres', '5 s', $drain)");
 		push @took, now() - $began;
 		poll(10, sub { $new->is_leader }) or die 'the other does not lead';
-		# on a busy host, too, each hand-over finds clients at work
+		# the next hand-over finds clients at work, on a busy host, too
 		my $commits = sub { $new->value('SELECT count(*) FROM t') };
-		my $enough  = $commits->() + $least;
+		my $enough  = $commits->() + 20;
 		poll(30, sub { $commits->() >= $enough }) or die "the clients do not work at the new leader";
 	}
 	$_->stop('TERM', 10) for @clients;
@@ -166,7 +163,6 @@ for my $proxy ([ '404', $bind{5000} ], [ 'agent', $bind{5002} ])
 		my $name = "$way with a drain, HAProxy by $by";
 		note(sprintf '%s: %d hand-overs, %d transactions, %d refused before they were fenced, at most %d tries; %.0f ms median, %.0f ms at most', $name,
 			$rounds, @$with{qw(done retries)}, 1 + $with->{most_retries}, map { 1000 * $with->{took}[$_] } $rounds / 2, -1);
-		cmp_ok($with->{done}, '>=', $least * $rounds, "$name: the clients work");
 		is_deeply($with->{failed},  [], "$name: no transaction that was fenced fails");
 		is_deeply($with->{lost},    [], "$name: no session is closed");
 		is_deeply($with->{gave_up}, [], "$name: with a retry no client sees an error");

@@ -115,7 +115,7 @@ if ($pg->pg_version->major < 19)
 		put('w/one', 3000 + $try);
 		poll(10, sub { hook($pg, 1)->{runs} > $runs }) or die 'it does not run';
 		$was_early = now() - $asked < 1 and poll_is(5, sub { hook($pg, 1)->{status} }, 'cancelled', 'two statements want two databases: no run begins in either');
-		# not by pg_cancel(), which takes the outcome with it since DBD::Pg 3.20
+		# not by pg_cancel(), which since DBD::Pg 3.19 fetches the outcome itself
 		$pg->value('SELECT pg_cancel_backend(?)', $dropper->{pg_pid});
 		outcome($dropper);
 		$holder->do('ROLLBACK');

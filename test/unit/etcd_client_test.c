@@ -1731,16 +1731,18 @@ ask_with_user(Server *server, const char *file, EtcdOutcome outcome, const char 
 	stop_caller(caller);
 }
 
+/* What an etcd with authentication answers to the request for a token. */
+static const char good_token[] = "HTTP/1.1 200 OK\r\n\r\n"
+	"{\"header\":{\"raft_term\":\"2\"},\"token\":\"good\"}";
+static const char bad_token[] = "HTTP/1.1 200 OK\r\n\r\n"
+	"{\"header\":{\"raft_term\":\"2\"},\"token\":\"bad\"}";
+static const char rejection[] = REFUSAL("{\"error\":\"etcdserver: authentication failed, "
+										"invalid user ID or password\",\"code\":3}");
+
 static void
 test_tokens(void **state)
 {
 	const char *file = write_password();
-	static const char good[] = "HTTP/1.1 200 OK\r\n\r\n"
-		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"good\"}";
-	static const char bad[] = "HTTP/1.1 200 OK\r\n\r\n"
-		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"bad\"}";
-	static const char rejected[] = REFUSAL("{\"error\":\"etcdserver: authentication failed, "
-										   "invalid user ID or password\",\"code\":3}");
 	const struct
 	{
 		const char *text;		/* of the answer to the request for a token */
@@ -1748,13 +1750,13 @@ test_tokens(void **state)
 		EtcdOutcome outcome;
 		const char *says;
 	}			cases[] = {
-		{good, file, ETCD_ANSWERED, NULL},
-		{bad, file, ETCD_REFUSED, "user name is empty"},
-		{rejected, file, ETCD_REFUSED, "did not give user \"somebody\" a token: etcdserver: authentication failed"},
+		{good_token, file, ETCD_ANSWERED, NULL},
+		{bad_token, file, ETCD_REFUSED, "user name is empty"},
+		{rejection, file, ETCD_REFUSED, "did not give user \"somebody\" a token: etcdserver: authentication failed"},
 		{"HTTP/1.1 200 OK\r\n\r\nx", file, ETCD_GARBAGE, "could not understand the answer"},
 		{"", file, ETCD_NO_ANSWER, "within 800 ms"},
-		{good, "/nonexistent", ETCD_REFUSED, "could not open \"/nonexistent\""},
-		{good, NULL, ETCD_REFUSED, "\"etcd_leader.password_file\" is not"},
+		{good_token, "/nonexistent", ETCD_REFUSED, "could not open \"/nonexistent\""},
+		{good_token, NULL, ETCD_REFUSED, "\"etcd_leader.password_file\" is not"},
 	};
 
 	(void) state;
@@ -1774,13 +1776,7 @@ test_tokens(void **state)
 static void
 test_password_mended(void **state)
 {
-	static const char good[] = "HTTP/1.1 200 OK\r\n\r\n"
-		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"good\"}";
-	static const char bad[] = "HTTP/1.1 200 OK\r\n\r\n"
-		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"bad\"}";
-	static const char rejected[] = REFUSAL("{\"error\":\"etcdserver: authentication failed, "
-										   "invalid user ID or password\",\"code\":3}");
-	Server	   *used = start_server(give_token, good);
+	Server	   *used = start_server(give_token, good_token);
 	Server	   *others[4];
 	Caller	   *caller = start_caller(NULL, NULL);
 	const char *endpoints[1 + lengthof(others)] = {used->url};
@@ -1799,17 +1795,17 @@ test_password_mended(void **state)
 	(void) state;
 	for (size_t i = 0; i < lengthof(others); i++)
 	{
-		others[i] = start_server(give_token, bad);
+		others[i] = start_server(give_token, bad_token);
 		others[i]->delay_ms = 80 * i;
 		endpoints[1 + i] = others[i]->url;
 	}
 	etcd_client_configure(caller->client, &settings);
 	assert_int_equal(ask_grant(caller, 5)->outcome, ETCD_ANSWERED);
-	used->text = rejected;
+	used->text = rejection;
 	etcd_client_configure(caller->client, &settings);
 	etcd_client_probe(caller->client);
 	WAIT_UNTIL(caller, strstr(etcd_client_user_error(caller->client), "authentication failed") != NULL);
-	used->text = good;
+	used->text = good_token;
 	(void) write_password();
 	mended = now_ms();
 	WAIT_UNTIL(caller, etcd_client_user_error(caller->client)[0] == '\0');

@@ -1932,7 +1932,7 @@ test_cut_off_and_left(void **state)
 	server->is_cut_off = true;
 	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_REFUSED);
 	assert_int_equal(etcd_client_endpoint(caller->client), 1);
-	/* it is asked for its members, as it was left */
+	/* the client asks an endpoint that it has left for its members */
 	server->keeps_members = true;
 	send_message(find(server, STATUS_PATH, n), status_answer(true), "0");
 	WAIT_UNTIL(caller, state_of(caller, 0)->alarms[0] != '\0');
