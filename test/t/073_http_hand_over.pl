@@ -36,11 +36,12 @@ my $haproxy = EtcdLeader::Util::Process->spawn(
 	name => 'haproxy', log => "$PostgreSQL::Test::Utils::log_path/073_haproxy.log",
 	cmd  => [ 'haproxy', '-db', '-f', "$dir/haproxy.cfg" ]);
 
-# The name of the instance that a client of HAProxy gets to.
+# The name of the instance that a client of HAProxy gets to.  With a time-out, as
+# integrations/haproxy.cfg says.
 sub reached
 {
 	my ($port) = @_;
-	my $dbh = eval { DBI->connect("dbi:Pg:host=127.0.0.1;port=$port;dbname=postgres", undef, undef, { RaiseError => 1, PrintError => 0 }) };
+	my $dbh = eval { DBI->connect("dbi:Pg:host=127.0.0.1;port=$port;dbname=postgres;connect_timeout=2", undef, undef, { RaiseError => 1, PrintError => 0 }) };
 	return $dbh ? eval { $dbh->selectrow_array(q{SELECT current_setting('cluster_name')}) } // '' : '';
 }
 

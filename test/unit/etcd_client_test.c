@@ -2709,7 +2709,7 @@ main(void)
 		cmocka_unit_test(test_lost_sign),
 		cmocka_unit_test(test_many_names),
 		cmocka_unit_test(test_pieces_of_frames),
-		cmocka_unit_test(test_large),
+		PATIENT(test_large),
 		cmocka_unit_test(test_replaced_while_told),
 		cmocka_unit_test(test_second_stream_rests),
 		cmocka_unit_test(test_long_stream),

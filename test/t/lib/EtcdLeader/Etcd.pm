@@ -170,8 +170,8 @@ sub stop { my ($self, $i) = @_; return $self->{members}[$i]{process}->stop('TERM
 sub kill { my ($self, $i) = @_; return $self->{members}[$i]{process}->stop('KILL') }
 
 # Freezes and wakes a member.
-sub freeze { my ($self, $i) = @_; return $self->{members}[$i]{process}->signal('STOP') }
-sub thaw   { my ($self, $i) = @_; return $self->{members}[$i]{process}->signal('CONT') }
+sub freeze { my ($self, $i) = @_; return $self->{members}[$i]{process}->freeze }
+sub thaw   { my ($self, $i) = @_; return $self->{members}[$i]{process}->thaw }
 
 # Waits until these members (all) answer linearizable reads; dies if not.
 sub wait_until_serving

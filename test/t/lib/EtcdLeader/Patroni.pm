@@ -380,8 +380,8 @@ sub start_patroni
 # killed, frozen, woken.
 sub stop_patroni   { my ($self) = @_; return $self->{process}->stop('TERM', 30) }
 sub kill_patroni   { my ($self) = @_; return $self->{process}->stop('KILL') }
-sub freeze_patroni { my ($self) = @_; return $self->{process}->signal('STOP') }
-sub thaw_patroni   { my ($self) = @_; return $self->{process}->signal('CONT') }
+sub freeze_patroni { my ($self) = @_; return $self->{process}->freeze }
+sub thaw_patroni   { my ($self) = @_; return $self->{process}->thaw }
 
 # Asks every millisecond, in the background, whether the server is in recovery,
 # and whether it leads.  stop() it, and give its output to roles_seen().

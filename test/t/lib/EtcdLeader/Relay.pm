@@ -38,8 +38,8 @@ sub port { return $_[0]{port} }
 sub url { return "http://127.0.0.1:$_[0]{port}" }
 
 # Lets nothing through, without a word; and lets it through again.
-sub freeze { return $_[0]{process}->signal('STOP') }
-sub thaw   { return $_[0]{process}->signal('CONT') }
+sub freeze { return $_[0]{process}->freeze }
+sub thaw   { return $_[0]{process}->thaw }
 
 # Frozen, and new connections are not even accepted by the kernel: there is no
 # place for them in its queue.

@@ -247,6 +247,24 @@ sub signal
 	return $self->alive ? kill($signal, $self->{pid}) : 0;
 }
 
+# Stops it.  The kernel tells one of its threads, which tells the others when a processor is
+# free; until then they go on.  So this waits until all of them have stopped.
+sub freeze
+{
+	my ($self) = @_;
+	$self->signal('STOP') or return 0;
+	return EtcdLeader::Util::poll(10, sub {
+		for my $stat (glob "/proc/$self->{pid}/task/*/stat")
+		{
+			open my $fh, '<', $stat or next;    # a thread that has ended
+			(<$fh> // '') =~ /^.*\) [Tt] /s or return 0;
+		}
+		return 1;
+	});
+}
+
+sub thaw { return $_[0]->signal('CONT') }
+
 # Waits for its end, at most $timeout seconds; true if it is gone.
 sub wait
 {
