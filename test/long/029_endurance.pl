@@ -41,7 +41,20 @@ sub private_kb
 	return $kb;
 }
 
-sub count_fds { my @fds = glob "/proc/$_[0]/fd/*"; return scalar @fds }
+# The number of file descriptors of a process at rest: a connection that is being opened
+# or closed has some more for an instant.
+sub count_fds
+{
+	my ($pid) = @_;
+	my $least;
+	for (1 .. 50)
+	{
+		my @fds = glob "/proc/$pid/fd/*";
+		$least = @fds if !defined $least || $least > @fds;
+		pause(0.02);
+	}
+	return $least;
+}
 
 sub measure { my %pid = @_; return map { $_ => [ private_kb($pid{$_}), count_fds($pid{$_}) ] } keys %pid }
 

@@ -44,7 +44,7 @@ sub _link_files
 	return;
 }
 
-# For extensions that use the C API of these sources.
+# For libraries that a test builds, and extensions that use the C API of these sources.
 sub put_headers
 {
 	my ($self) = @_;

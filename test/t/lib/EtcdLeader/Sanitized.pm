@@ -37,6 +37,7 @@ sub new
 {
 	my ($class, $dir, $kind) = @_;
 	my $self = $class->SUPER::new("$dir/installation");
+	$self->put_headers;
 
 	$self->{reports} = "$dir/reports";
 	mkdir $self->{reports} or die "cannot make $self->{reports}: $!";
