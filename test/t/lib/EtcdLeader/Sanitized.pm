@@ -64,7 +64,11 @@ sub new
 case \${1:-} in --boot | --single | --check | -C | -V) exec "\$0.bin" "\$@" ;; esac
 $run "\$0.bin" "\$@"
 SCRIPT
-	$self->_wrap('pg_ctl', qq{exec "\$0.bin" -p "\${0%pg_ctl}postgres" "\$@"\n});
+	# pg_ctl initdb takes -p for the path of initdb; Patroni calls it
+	$self->_wrap('pg_ctl', <<'SCRIPT');
+case " $* " in *" initdb "*) exec "$0.bin" "$@" ;; esac
+exec "$0.bin" -p "${0%pg_ctl}postgres" "$@"
+SCRIPT
 	return $self;
 }
 
