@@ -253,14 +253,15 @@ sub freeze
 {
 	my ($self) = @_;
 	$self->signal('STOP') or return 0;
-	return EtcdLeader::Util::poll(10, sub {
+	EtcdLeader::Util::poll(10, sub {
 		for my $stat (glob "/proc/$self->{pid}/task/*/stat")
 		{
 			open my $fh, '<', $stat or next;    # a thread that has ended
 			(<$fh> // '') =~ /^.*\) [Tt] /s or return 0;
 		}
 		return 1;
-	});
+	}) or die "$self->{name} does not stop";
+	return 1;
 }
 
 sub thaw { return $_[0]->signal('CONT') }
